@@ -1,0 +1,107 @@
+/* What every part of focal shares: status, element types, and the context that holds threads,
+ * memory and the last error message.
+ *
+ * A context serves one call at a time; use one a thread for concurrent calls. Nothing in the
+ * library prints, exits or keeps changing global state. */
+#ifndef FOCAL_BASE_H
+#define FOCAL_BASE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+#define FOCAL_BEGIN_DECLS extern "C" {
+#define FOCAL_END_DECLS }
+#else
+#define FOCAL_BEGIN_DECLS
+#define FOCAL_END_DECLS
+#endif
+
+#if defined(__GNUC__)
+#define FOCAL_API __attribute__((visibility("default")))
+#else
+#define FOCAL_API
+#endif
+
+#define FOCAL_VERSION_MAJOR 0
+#define FOCAL_VERSION_MINOR 1
+#define FOCAL_VERSION_PATCH 0
+
+FOCAL_BEGIN_DECLS
+
+/* Every fallible call returns one of these; focal_ctx_error() then has the sentence. */
+#define FOCAL_STATUS_LIST(X)                                                                       \
+    X(FOCAL_OK, 0, "done")                                                                         \
+    X(FOCAL_EINVAL, 1, "an argument is wrong")                                                     \
+    X(FOCAL_ENOMEM, 2, "out of memory")                                                            \
+    X(FOCAL_EUNSUPPORTED, 3, "not supported here")                                                 \
+    X(FOCAL_EIO, 4, "reading or writing failed")                                                   \
+    X(FOCAL_EFORMAT, 5, "a file is not what it claims to be")
+
+#define FOCAL_STATUS_ENUM(name, value, text) name = value,
+typedef enum focal_status { FOCAL_STATUS_LIST(FOCAL_STATUS_ENUM) } focal_status;
+#undef FOCAL_STATUS_ENUM
+
+/* A short lower-case sentence for a status; never NULL. */
+FOCAL_API const char *focal_status_text(focal_status status);
+
+/* Element types of tensors. */
+typedef enum focal_dtype { FOCAL_F32 = 0, FOCAL_BF16 = 1 } focal_dtype;
+
+/* "f32", "bf16", or "?" for anything else; bytes of one element, or 0. */
+FOCAL_API const char *focal_dtype_name(focal_dtype dtype);
+FOCAL_API size_t focal_dtype_bytes(focal_dtype dtype);
+
+/* bfloat16 is the upper half of a float; rounding is to nearest, ties to even, NaN stays NaN. */
+FOCAL_API uint16_t focal_bf16_from_float(float x);
+FOCAL_API float focal_bf16_to_float(uint16_t x);
+
+/* Where memory comes from. alloc returns bytes (> 0) at a multiple of 64, or NULL; release takes
+ * what alloc gave, with the same size. Both may be called from several threads. */
+typedef struct focal_allocator {
+    void *user;
+    void *(*alloc)(void *user, size_t bytes);
+    void (*release)(void *user, void *block, size_t bytes);
+} focal_allocator;
+
+typedef struct focal_ctx focal_ctx;
+
+/* All zero is the default. */
+typedef struct focal_ctx_options {
+    int32_t threads;           /* 0: OMP_NUM_THREADS, else the cores this process may use */
+    const char *kernel;        /* pin one kernel of every operation that has it (ref, avx2, avx512,
+                                  avx512bf16); NULL: FOCAL_KERNEL, else the fastest that fits */
+    focal_allocator allocator; /* alloc NULL: the C library's */
+} focal_ctx_options;
+
+/* options may be NULL. On failure *ctx is NULL and error, when not NULL, points at a static
+ * sentence that says why. */
+FOCAL_API focal_status focal_ctx_open(const focal_ctx_options *options, focal_ctx **ctx,
+                                      const char **error);
+FOCAL_API void focal_ctx_close(focal_ctx *ctx); /* NULL is fine */
+
+/* The sentence of the last call that failed on this context, "" when none did. It stays valid
+ * until the next call on the context. */
+FOCAL_API const char *focal_ctx_error(const focal_ctx *ctx);
+
+FOCAL_API int32_t focal_ctx_threads(const focal_ctx *ctx);
+
+/* The pinned kernel's name, or NULL. */
+FOCAL_API const char *focal_ctx_kernel(const focal_ctx *ctx);
+
+/* Space-separated names of the instruction sets in use ("avx2 avx512 avx512bf16"); "" for none. */
+FOCAL_API const char *focal_ctx_features(const focal_ctx *ctx);
+
+/* Bytes the context holds now and the most it ever held since the last reset. Scratch memory is
+ * kept for reuse until focal_ctx_trim() or close. */
+typedef struct focal_memory {
+    size_t now_bytes, peak_bytes;
+    uint64_t alloc_count;
+} focal_memory;
+FOCAL_API focal_memory focal_ctx_memory(const focal_ctx *ctx);
+FOCAL_API void focal_ctx_memory_reset(focal_ctx *ctx); /* peak = now, alloc_count = 0 */
+FOCAL_API void focal_ctx_trim(focal_ctx *ctx);         /* gives kept scratch back */
+
+FOCAL_END_DECLS
+#endif /* FOCAL_BASE_H */

@@ -1,0 +1,10 @@
+/* The whole public API. */
+#ifndef FOCAL_FOCAL_H
+#define FOCAL_FOCAL_H
+
+#include "focal/attn.h"
+#include "focal/base.h"
+#include "focal/keys.h"
+#include "focal/route.h"
+
+#endif /* FOCAL_FOCAL_H */

@@ -1,0 +1,195 @@
+/* Thread pool: workers sleep on a condition, spin briefly before they do, and take items from
+ * one counter. The caller works too, so a pool of one has no threads at all. */
+#include "base/pool.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+enum { SPIN_ROUNDS = 2000 }; /* tens of microseconds: the gap between two operations */
+
+struct foci_pool {
+    int32_t threads; /* with the caller */
+    pthread_t *workers;
+    pthread_mutex_t lock;
+    pthread_cond_t wake, done;
+    foci_work fn;
+    void *arg;
+    int64_t count;
+    atomic_int_fast64_t next;    /* first item nobody has taken */
+    atomic_uint_fast64_t batch;  /* grows by one a run; workers wait for it to change */
+    atomic_int_fast32_t running; /* workers that have not left this batch yet */
+    int32_t started;             /* workers that exist */
+    atomic_bool is_closing;
+};
+
+typedef struct worker_start {
+    foci_pool *pool;
+    int32_t thread;
+} worker_start;
+
+void foci_spin_wait(int32_t round)
+{
+    /* After a while the one we wait for may have lost its core to us. */
+    if (round % 64 == 63) {
+        (void)sched_yield();
+        return;
+    }
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#endif
+}
+
+static void take_items(foci_pool *pool, int32_t thread)
+{
+    for (;;) {
+        const int64_t index = atomic_fetch_add_explicit(&pool->next, 1, memory_order_relaxed);
+        if (index >= pool->count) return;
+        pool->fn(pool->arg, index, thread);
+    }
+}
+
+/* Returns when a batch after `seen` has begun. */
+static uint_fast64_t wait_for_batch(foci_pool *pool, uint_fast64_t seen)
+{
+    for (int32_t round = 0; round < SPIN_ROUNDS; round++) {
+        const uint_fast64_t batch = atomic_load_explicit(&pool->batch, memory_order_acquire);
+        if (batch != seen) return batch;
+        foci_spin_wait(round);
+    }
+    pthread_mutex_lock(&pool->lock);
+    while (atomic_load_explicit(&pool->batch, memory_order_acquire) == seen)
+        pthread_cond_wait(&pool->wake, &pool->lock);
+    pthread_mutex_unlock(&pool->lock);
+    return atomic_load_explicit(&pool->batch, memory_order_acquire);
+}
+
+static void *worker_main(void *arg)
+{
+    const worker_start start = *(worker_start *)arg;
+    free(arg);
+    foci_pool *pool = start.pool;
+    uint_fast64_t seen = 0;
+    for (;;) {
+        seen = wait_for_batch(pool, seen);
+        if (atomic_load_explicit(&pool->is_closing, memory_order_acquire)) return NULL;
+        take_items(pool, start.thread);
+        if (atomic_fetch_sub_explicit(&pool->running, 1, memory_order_acq_rel) == 1) {
+            pthread_mutex_lock(&pool->lock);
+            pthread_cond_signal(&pool->done);
+            pthread_mutex_unlock(&pool->lock);
+        }
+    }
+}
+
+/* Tells the workers that something has changed: a batch to run, or the end. */
+static void begin_batch(foci_pool *pool)
+{
+    pthread_mutex_lock(&pool->lock);
+    atomic_fetch_add_explicit(&pool->batch, 1, memory_order_release);
+    pthread_cond_broadcast(&pool->wake);
+    pthread_mutex_unlock(&pool->lock);
+}
+
+foci_pool *foci_pool_new(int32_t threads)
+{
+    foci_pool *pool = calloc(1, sizeof *pool);
+    if (!pool) return NULL;
+    pthread_mutex_init(&pool->lock, NULL);
+    pthread_cond_init(&pool->wake, NULL);
+    pthread_cond_init(&pool->done, NULL);
+    pool->threads = threads;
+    pool->workers = calloc((size_t)threads, sizeof *pool->workers);
+    for (int32_t n = 1; pool->workers && n < threads; n++) {
+        worker_start *start = malloc(sizeof *start);
+        if (start) *start = (worker_start){pool, n};
+        if (!start || pthread_create(&pool->workers[n], NULL, worker_main, start) != 0) {
+            free(start);
+            foci_pool_free(pool);
+            return NULL;
+        }
+        pool->started = n;
+    }
+    if (!pool->workers) {
+        foci_pool_free(pool);
+        return NULL;
+    }
+    return pool;
+}
+
+void foci_pool_free(foci_pool *pool)
+{
+    if (!pool) return;
+    atomic_store_explicit(&pool->is_closing, true, memory_order_release);
+    begin_batch(pool);
+    for (int32_t n = 1; n <= pool->started; n++) pthread_join(pool->workers[n], NULL);
+    pthread_cond_destroy(&pool->done);
+    pthread_cond_destroy(&pool->wake);
+    pthread_mutex_destroy(&pool->lock);
+    free(pool->workers);
+    free(pool);
+}
+
+void foci_pool_run(foci_pool *pool, int64_t count, foci_work fn, void *arg)
+{
+    if (pool->threads == 1 || count <= 1) {
+        for (int64_t index = 0; index < count; index++) fn(arg, index, 0);
+        return;
+    }
+    pool->fn = fn;
+    pool->arg = arg;
+    pool->count = count;
+    atomic_store_explicit(&pool->next, 0, memory_order_relaxed);
+    atomic_store_explicit(&pool->running, pool->threads - 1, memory_order_relaxed);
+    begin_batch(pool);
+    take_items(pool, 0);
+    for (int32_t round = 0; round < SPIN_ROUNDS; round++) {
+        if (atomic_load_explicit(&pool->running, memory_order_acquire) == 0) return;
+        foci_spin_wait(round);
+    }
+    pthread_mutex_lock(&pool->lock);
+    while (atomic_load_explicit(&pool->running, memory_order_acquire) != 0)
+        pthread_cond_wait(&pool->done, &pool->lock);
+    pthread_mutex_unlock(&pool->lock);
+}
+
+/* The cgroup's quota in cores, rounded up, or 0 for none: version 2's file, then version 1's. */
+static int32_t cgroup_cores(void)
+{
+    long long quota = -1, period = -1;
+    FILE *file = fopen("/sys/fs/cgroup/cpu.max", "re");
+    if (file) {
+        if (fscanf(file, "%lld %lld", &quota, &period) != 2) quota = -1;
+        (void)fclose(file);
+    } else {
+        static const char *const names[] = {"/sys/fs/cgroup/cpu/cpu.cfs_quota_us",
+                                            "/sys/fs/cgroup/cpu/cpu.cfs_period_us"};
+        long long *const values[] = {&quota, &period};
+        for (int n = 0; n < 2; n++) {
+            file = fopen(names[n], "re");
+            if (!file) return 0;
+            if (fscanf(file, "%lld", values[n]) != 1) *values[n] = -1;
+            (void)fclose(file);
+        }
+    }
+    if (quota <= 0 || period <= 0) return 0;
+    const long long cores = (quota + period - 1) / period;
+    return cores > 4096 ? 4096 : (int32_t)cores;
+}
+
+int32_t foci_usable_cores(void)
+{
+    int32_t cores = 0;
+#ifdef __linux__
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) == 0) cores = CPU_COUNT(&set);
+#endif
+    if (cores < 1) cores = (int32_t)sysconf(_SC_NPROCESSORS_ONLN);
+    const int32_t quota = cgroup_cores();
+    if (quota > 0 && quota < cores) cores = quota;
+    return cores < 1 ? 1 : cores;
+}
