@@ -97,5 +97,9 @@ FOCAL_API focal_status focal_attn_pairs(focal_ctx *ctx, const focal_attn_args *a
 FOCAL_API const char *focal_attn_kernel_name(focal_ctx *ctx, const focal_attn_args *args,
                                              bool is_backward);
 
+/* The index-th kernel's name, fastest first, and whether this machine can use it; NULL past the
+ * last. is_usable may be NULL. */
+FOCAL_API const char *focal_attn_kernel_at(focal_ctx *ctx, int32_t index, bool *is_usable);
+
 FOCAL_END_DECLS
 #endif /* FOCAL_ATTN_H */
