@@ -260,7 +260,7 @@ static void new_groups(attn_case *c, uint64_t seed, int32_t n)
         }
     }
     int32_t rows = seq->S;
-    if (s->is_permuted && s->page_rows > 0) rows = (int32_t)seq->page_count * s->page_rows;
+    if (s->page_rows > 0) rows = (int32_t)seq->page_count * s->page_rows;
     const slow_keys_options options = {
         .mode = s->mode,
         .K = s->K,

@@ -11,7 +11,7 @@ typedef struct slow_keys_options {
     const uint64_t *query_groups; /* (routers, T) bits */
     const uint64_t *key_groups;   /* (routers, S) bits, by position */
     const int32_t *position_row;  /* (routers, S), or NULL */
-    int32_t rows;                 /* of k and v: at least S; more than S only with position_row */
+    int32_t rows;                 /* of k and v: at least S */
     int32_t gap;                  /* unused entries between the lists of two groups */
     bool has_masks;               /* give query_mask and key_mask */
 } slow_keys_options;
