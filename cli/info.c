@@ -38,8 +38,9 @@ int cli_info(int argc, char **argv)
     };
     const cli_usage usage = {
         .command = "focal info",
-        .about = "Shows the version, the instruction sets and threads that focal uses here, and the\n"
-                 "kernels that its operations choose from.",
+        .about =
+            "Shows the version, the instruction sets and threads that focal uses here, and the\n"
+            "kernels that its operations choose from.",
         .examples = "  focal info\n  focal info --kernels\n",
         .options = options,
         .option_count = CLI_COUNT(options),

@@ -69,6 +69,8 @@ void output_number(output_table *table, const char *name, double value, int deci
         (void)snprintf(text, sizeof text, "null");
     else if (table->is_json)
         (void)snprintf(text, sizeof text, "%.9g", value);
+    else if (!isfinite(value))
+        (void)snprintf(text, sizeof text, "-");
     else if (decimals < 0)
         (void)snprintf(text, sizeof text, "%.1e", value);
     else
