@@ -61,7 +61,8 @@ const char *focal_status_text(focal_status status)
 {
     switch (status) {
 #define STATUS_CASE(name, value, text)                                                             \
-    case name: return text;
+    case name:                                                                                     \
+        return text;
         FOCAL_STATUS_LIST(STATUS_CASE)
 #undef STATUS_CASE
     }
