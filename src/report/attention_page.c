@@ -13,7 +13,7 @@ static const char style[] =
     "--g0:#2a78d6;--g1:#eb6834;--g2:#1baf7a;--g3:#d99a00;--g4:#d65f92;--g5:#6a55c9;--g6:#4c8b1f;"
     "--g7:#d03b3b}\n"
     "@media (prefers-color-scheme:dark){:root{--page:#161615;--card:#1f1f1d;--ink:#f0efea;"
-    "--soft:#a8a79f;--line:#34332f;--causal:#272624;--window:#77756c;--sink:#dedcd2;--bar:#5b9dec;"
+    "--soft:#a8a79f;--line:#34332f;--causal:#2e2d2a;--window:#77756c;--sink:#dedcd2;--bar:#5b9dec;"
     "--g0:#5b9dec;--g1:#f0875c;--g2:#35c491;--g3:#e8b33a;--g4:#e884ad;--g5:#9284e6;--g6:#7fb84e;"
     "--g7:#ea6a6a}}\n"
     "*{box-sizing:border-box}body{margin:0;background:var(--page);color:var(--ink);"
@@ -36,8 +36,8 @@ static const char style[] =
     ".pair{display:grid;gap:1.5rem;grid-template-columns:repeat(auto-fit,minmax(19rem,1fr));"
     "margin-top:.6rem}figure{margin:0}figcaption{color:var(--soft);font-size:.92rem;"
     "margin-top:.6rem}\n"
-    "svg{display:block;width:100%;height:auto}svg text{fill:var(--soft);font:12px system-ui,"
-    "sans-serif}\n"
+    "svg{display:block;width:100%;height:auto}svg text{fill:var(--soft);font:13px system-ui,"
+    "sans-serif}.pair text{font-size:18px}\n"
     ".causal{fill:var(--causal)}.window{fill:var(--window)}.sink{fill:var(--sink)}"
     ".bar{fill:var(--bar)}.even{fill:none;stroke:var(--ink);stroke-width:1.2;"
     "stroke-dasharray:4 4;opacity:.6}\n"
@@ -156,7 +156,8 @@ static void write_sets(foci_page *page, const focal_report_sets *sets)
     (void)fputs("</ul>\n<div class=\"pair\"><figure>\n", page->file);
     foci_svg_pairs(page, sets);
     (void)fputs("<figcaption>In the order of the text. The strips show the group of each key and "
-                "the groups each query looks into. What stays pale is never computed.</figcaption>"
+                "the groups each query looks into. The plain part of the triangle is "
+                "never computed.</figcaption>"
                 "</figure>\n<figure>\n",
                 page->file);
     foci_svg_sorted(page, sets);

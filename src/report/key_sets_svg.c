@@ -6,7 +6,7 @@
 
 enum {
     CELL = 3,    /* units a token */
-    MARGIN = 26, /* room for the strips and the axis names */
+    MARGIN = 30, /* room for the strips and the axis names */
     STRIP = 6,
     WHY_NOT = -1, /* why a pair is seen; a group's number otherwise */
     WHY_WINDOW = FOCAL_MAX_GROUPS,
@@ -127,8 +127,8 @@ void foci_svg_pairs(foci_page *page, const focal_report_sets *sets)
     (void)fprintf(page->file, "<path class=\"causal\" d=\"M%d %dV%dH%dz\"/>\n", MARGIN, MARGIN,
                   MARGIN + side, MARGIN + side);
     (void)fprintf(page->file,
-                  "<text x=\"%d\" y=\"11\">keys, first to last</text>\n"
-                  "<text transform=\"translate(11 %d) rotate(-90)\" text-anchor=\"end\">queries, "
+                  "<text x=\"%d\" y=\"14\">keys, first to last</text>\n"
+                  "<text transform=\"translate(14 %d) rotate(-90)\" text-anchor=\"end\">queries, "
                   "first to last</text>\n",
                   MARGIN, MARGIN);
     draw_strips(page, sets);
@@ -189,8 +189,8 @@ void foci_svg_sorted(foci_page *page, const focal_report_sets *sets)
         page->file);
     (void)fprintf(
         page->file,
-        "<text x=\"%d\" y=\"11\">keys, by group</text>\n"
-        "<text transform=\"translate(11 %d) rotate(-90)\" text-anchor=\"end\">queries, by "
+        "<text x=\"%d\" y=\"14\">keys, by group</text>\n"
+        "<text transform=\"translate(14 %d) rotate(-90)\" text-anchor=\"end\">queries, by "
         "group</text>\n",
         MARGIN, MARGIN);
     double left = MARGIN, top = MARGIN;
@@ -217,14 +217,14 @@ void foci_svg_sorted(foci_page *page, const focal_report_sets *sets)
 
 void foci_svg_loads(foci_page *page, const double *loads, int32_t load_count)
 {
-    enum { WIDTH = 720, HEIGHT = 150, FOOT = 18, HEAD = 14 };
+    enum { WIDTH = 1040, HEIGHT = 170, FOOT = 40, MOST_LABELS = 24 };
     double largest = 0.0, least = INFINITY;
     for (int32_t c = 0; c < load_count; c++) {
         largest = fmax(largest, loads[c]);
         least = fmin(least, loads[c]);
     }
     const double step = (double)WIDTH / load_count;
-    const double scale = (HEIGHT - HEAD) / (largest > 0.0 ? largest : 1.0);
+    const double scale = (HEIGHT - 4) / (largest > 0.0 ? largest : 1.0);
     begin_svg(page, WIDTH, HEIGHT + FOOT, "loads");
     (void)fprintf(page->file,
                   "<title id=\"loads-title\">Share of the keys in each group</title>\n"
@@ -232,15 +232,16 @@ void foci_svg_loads(foci_page *page, const double *loads, int32_t load_count)
                   "the emptiest %.1f %%; even groups would hold %.1f %%.</desc>\n",
                   load_count, 100.0 * largest, 100.0 * least, 100.0 / load_count);
     for (int32_t c = 0; c < load_count; c++) {
-        const double height = loads[c] * scale;
+        const double height = loads[c] * scale, middle = (c + 0.5) * step;
         (void)fprintf(page->file,
-                      "<rect class=\"bar\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" "
-                      "rx=\"2\"/>\n"
-                      "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%.1f%%</text>\n"
-                      "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%d</text>\n",
-                      (c + 0.12) * step, HEIGHT - height, 0.76 * step, height, (c + 0.5) * step,
-                      HEIGHT - height - 4.0, 100.0 * loads[c], (c + 0.5) * step, HEIGHT + FOOT - 4,
-                      c);
+                      "<rect class=\"bar\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" "
+                      "height=\"%.1f\" rx=\"2\"/>\n",
+                      (c + 0.12) * step, HEIGHT - height, 0.76 * step, height);
+        if (load_count <= MOST_LABELS)
+            (void)fprintf(page->file,
+                          "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%.1f %%</text>\n"
+                          "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">group %d</text>\n",
+                          middle, HEIGHT + 17, 100.0 * loads[c], middle, HEIGHT + 34, c);
     }
     const double even = HEIGHT - scale / load_count;
     (void)fprintf(page->file, "<path class=\"even\" d=\"M0 %.1fH%d\"/>\n</svg>\n", even, WIDTH);
