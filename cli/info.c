@@ -30,9 +30,8 @@ int cli_info(int argc, char **argv)
     bool has_kernels = false;
     int64_t threads = 0;
     const cli_option options[] = {
-        {"kernels", 0, CLI_FLAG, &has_kernels, NULL,
-         "the kernels of each operation, fastest first, and whether they can run here", 0, 0, NULL,
-         NULL},
+        {"kernels", 0, CLI_FLAG, &has_kernels, NULL, "the kernels of each operation, fastest first",
+         0, 0, NULL, NULL},
         {"threads", 't', CLI_INT, &threads, "N", "threads; default: OMP_NUM_THREADS or the cores",
          1, 1024, NULL, NULL},
     };
