@@ -17,8 +17,8 @@ typedef struct focal_attn_seq {
     int64_t k_row; /* row of k, v of its first key; not used with pages */
     const void *const *k_pages; /* pages of page_rows rows each; both NULL: one block at k_row */
     const void *const *v_pages;
-    int64_t page_count;         /* pages in each table */
-    const focal_keys *keys;     /* NULL: no groups */
+    int64_t page_count;     /* pages in each table */
+    const focal_keys *keys; /* NULL: no groups */
 } focal_attn_seq;
 
 /* How training makes the choice of groups differentiable (docs/MATH.md, 3.5). All kinds act on
@@ -51,18 +51,18 @@ typedef struct focal_attn_args {
     const void *v;     /* (S,G,Dv) */
     int64_t q_stride, k_stride, v_stride, out_stride;
 
-    bool is_bidirectional; /* every query may see every key; default: keys at or before it */
-    bool has_window;       /* of those, only 0 <= i - j <= window (|i - j|, when bidirectional) */
-    int32_t window;        /* keys before the own one */
-    int32_t sinks;         /* with has_window: the first keys, seen by every query they precede */
-    float softcap;         /* s = softcap tanh(q.k / softcap); 0: none */
-    const focal_keys *keys;      /* groups of distant keys; needs has_window and causal order.
-                                    Of a call with one sequence; several bring their own */
+    bool is_bidirectional;  /* every query may see every key; default: keys at or before it */
+    bool has_window;        /* of those, only 0 <= i - j <= window (|i - j|, when bidirectional) */
+    int32_t window;         /* keys before the own one */
+    int32_t sinks;          /* with has_window: the first keys, seen by every query they precede */
+    float softcap;          /* s = softcap tanh(q.k / softcap); 0: none */
+    const focal_keys *keys; /* groups of distant keys; needs has_window and causal order.
+                               Of a call with one sequence; several bring their own */
     const focal_attn_gate *gate; /* training forms; needs has_window and causal order */
 
-    int32_t seq_count;           /* 0: one sequence of T queries and S keys at row 0 */
-    const focal_attn_seq *seqs;  /* seq_count of them; T, S and keys above are then not used */
-    int32_t page_rows;           /* rows a page, where a sequence has pages */
+    int32_t seq_count;          /* 0: one sequence of T queries and S keys at row 0 */
+    const focal_attn_seq *seqs; /* seq_count of them; T, S and keys above are then not used */
+    int32_t page_rows;          /* rows a page, where a sequence has pages */
 
     void *out;  /* (T,H,Dv) */
     float *lse; /* (T,H) log of the softmax sum; may be NULL */
@@ -96,6 +96,10 @@ FOCAL_API focal_status focal_attn_pairs(focal_ctx *ctx, const focal_attn_args *a
 /* The name of the kernel that would take the call, or NULL when the call is wrong. */
 FOCAL_API const char *focal_attn_kernel_name(focal_ctx *ctx, const focal_attn_args *args,
                                              bool is_backward);
+
+/* The index-th kernel's name, fastest first, and whether this machine can use it; NULL past the
+ * last. is_usable may be NULL. */
+FOCAL_API const char *focal_attn_kernel_at(focal_ctx *ctx, int32_t index, bool *is_usable);
 
 FOCAL_END_DECLS
 #endif /* FOCAL_ATTN_H */

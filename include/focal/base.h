@@ -39,7 +39,7 @@ FOCAL_BEGIN_DECLS
     X(FOCAL_EIO, 4, "reading or writing failed")                                                   \
     X(FOCAL_EFORMAT, 5, "a file is not what it claims to be")
 
-#define FOCAL_STATUS_ENUM(name, value, text) name = value,
+#define FOCAL_STATUS_ENUM(name, value, text) name = (value),
 typedef enum focal_status { FOCAL_STATUS_LIST(FOCAL_STATUS_ENUM) } focal_status;
 #undef FOCAL_STATUS_ENUM
 

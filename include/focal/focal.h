@@ -4,6 +4,7 @@
 
 #include "focal/attn.h"
 #include "focal/base.h"
+#include "focal/bench.h"
 #include "focal/keys.h"
 #include "focal/route.h"
 

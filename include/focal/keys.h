@@ -73,8 +73,8 @@ FOCAL_API void focal_keyset_free(focal_keyset *set); /* NULL is fine */
  * query_groups: (T, routers, top) the groups each token looks into, each group at most once.
  * key_groups: (T, routers) the group each token's key is in; ignored, may be NULL, for
  * FOCAL_SHARED, where query_groups are the memberships of keys too.
- * Costs O(T routers (top + 1) + routers K), amortised. EINVAL on an id out of range or repeated, and the
- * set is as before. */
+ * Costs O(T routers (top + 1) + routers K), amortised. EINVAL on an id out of range or repeated,
+ * and the set is as before. */
 FOCAL_API focal_status focal_keyset_append(focal_keyset *set, int32_t T,
                                            const int32_t *query_groups, const int32_t *key_groups);
 

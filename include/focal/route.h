@@ -36,8 +36,8 @@ typedef struct focal_route_args {
 FOCAL_API focal_status focal_route_scores(focal_ctx *ctx, const focal_route_args *args);
 
 /* dsk and dsq: gradients of the scores, either may be NULL (zero). The others are overwritten and
- * may each be NULL. With pq NULL, dpq and daq must be NULL, and dpk, dak get both parts. beta has no gradient.
- * args->sk and args->sq are not used. */
+ * may each be NULL. With pq NULL, dpq and daq must be NULL, and dpk, dak get both parts. beta has
+ * no gradient. args->sk and args->sq are not used. */
 typedef struct focal_route_grads {
     const float *dsk, *dsq; /* (T, routers, K) */
     float *dh;              /* (T,C), with h_stride */
@@ -102,24 +102,24 @@ FOCAL_API focal_status focal_route_soft_stats(focal_ctx *ctx, int32_t T, int32_t
 typedef struct focal_route_start_args {
     int32_t T, C, H, G, D;
     int32_t R, K;
-    int32_t routers;         /* 1 or G */
-    bool is_shared;          /* only pk, ak and e are made */
-    const float *h;          /* (T,C) what the model multiplies by its projections */
-    const float *q;          /* (T,H,D) before rope, biases added, norms applied */
-    const float *k;          /* (T,G,D) likewise */
-    const float *wq, *wk;    /* (H*D, C), (G*D, C) the model's maps from h to q and k; both NULL:
-                                least-squares maps from h to the q and k given */
-    const float *bq;         /* (H*D) bias in q; NULL: none */
-    const float *rope_freq;  /* (D/2) angle a position; fewer pairs rotate when freqs are 0; NULL:
-                                no rope */
-    bool is_interleaved;     /* pairs (2n, 2n+1); default: (n, n + D/2) */
-    int32_t distance_min;    /* w */
-    int32_t distance_max;    /* inclusive, such as 2,047 */
-    int32_t kmeans_rounds;   /* 0: 12 */
+    int32_t routers;        /* 1 or G */
+    bool is_shared;         /* only pk, ak and e are made */
+    const float *h;         /* (T,C) what the model multiplies by its projections */
+    const float *q;         /* (T,H,D) before rope, biases added, norms applied */
+    const float *k;         /* (T,G,D) likewise */
+    const float *wq, *wk;   /* (H*D, C), (G*D, C) the model's maps from h to q and k; both NULL:
+                               least-squares maps from h to the q and k given */
+    const float *bq;        /* (H*D) bias in q; NULL: none */
+    const float *rope_freq; /* (D/2) angle a position; fewer pairs rotate when freqs are 0; NULL:
+                               no rope */
+    bool is_interleaved;    /* pairs (2n, 2n+1); default: (n, n + D/2) */
+    int32_t distance_min;   /* w */
+    int32_t distance_max;   /* inclusive, such as 2,047 */
+    int32_t kmeans_rounds;  /* 0: 12 */
     uint64_t seed;
-    float *pk, *pq;          /* (routers, C, R); pq NULL when is_shared */
-    float *ak, *aq;          /* (routers, R); aq NULL when is_shared */
-    float *e;                /* (routers, K, R) */
+    float *pk, *pq; /* (routers, C, R); pq NULL when is_shared */
+    float *ak, *aq; /* (routers, R); aq NULL when is_shared */
+    float *e;       /* (routers, K, R) */
 } focal_route_start_args;
 FOCAL_API focal_status focal_route_start(focal_ctx *ctx, const focal_route_start_args *args);
 

@@ -32,7 +32,7 @@ struct focal_ctx {
     char feature_names[64];
     const char *kernel; /* one of kernel_names, or NULL */
     char message[MESSAGE_BYTES];
-    pthread_mutex_t lock; /* of everything below */
+    pthread_mutex_t lock; /* of the message and everything below */
     focal_memory memory;
     void *kept[KEPT_BLOCKS]; /* scratch that waits for its next use; NULL: free place */
 };
@@ -61,7 +61,8 @@ const char *focal_status_text(focal_status status)
 {
     switch (status) {
 #define STATUS_CASE(name, value, text)                                                             \
-    case name: return text;
+    case name:                                                                                     \
+        return text;
         FOCAL_STATUS_LIST(STATUS_CASE)
 #undef STATUS_CASE
     }
@@ -93,7 +94,9 @@ focal_status foci_fail(focal_ctx *ctx, focal_status status, const char *format, 
     if (!ctx) return status;
     va_list values;
     va_start(values, format);
+    pthread_mutex_lock(&ctx->lock); /* work items may run out of memory together */
     (void)vsnprintf(ctx->message, sizeof ctx->message, format, values);
+    pthread_mutex_unlock(&ctx->lock);
     va_end(values);
     return status;
 }

@@ -157,27 +157,34 @@ void foci_pool_run(foci_pool *pool, int64_t count, foci_work fn, void *arg)
     pthread_mutex_unlock(&pool->lock);
 }
 
+/* Reads up to count numbers from the first line of a file; those that are not there stay. */
+static bool read_numbers(const char *name, long long *numbers, int count)
+{
+    char line[128] = "";
+    FILE *file = fopen(name, "re");
+    if (!file) return false;
+    const char *text = fgets(line, sizeof line, file);
+    (void)fclose(file);
+    for (int n = 0; text && n < count; n++) {
+        char *end = NULL;
+        const long long value = strtoll(text, &end, 10);
+        if (end == text) break; /* "max": no limit */
+        numbers[n] = value;
+        text = end;
+    }
+    return true;
+}
+
 /* The cgroup's quota in cores, rounded up, or 0 for none: version 2's file, then version 1's. */
 static int32_t cgroup_cores(void)
 {
-    long long quota = -1, period = -1;
-    FILE *file = fopen("/sys/fs/cgroup/cpu.max", "re");
-    if (file) {
-        if (fscanf(file, "%lld %lld", &quota, &period) != 2) quota = -1;
-        (void)fclose(file);
-    } else {
-        static const char *const names[] = {"/sys/fs/cgroup/cpu/cpu.cfs_quota_us",
-                                            "/sys/fs/cgroup/cpu/cpu.cfs_period_us"};
-        long long *const values[] = {&quota, &period};
-        for (int n = 0; n < 2; n++) {
-            file = fopen(names[n], "re");
-            if (!file) return 0;
-            if (fscanf(file, "%lld", values[n]) != 1) *values[n] = -1;
-            (void)fclose(file);
-        }
+    long long limit[2] = {-1, -1}; /* microseconds of work in a period of microseconds */
+    if (!read_numbers("/sys/fs/cgroup/cpu.max", limit, 2)) {
+        if (!read_numbers("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", &limit[0], 1)) return 0;
+        if (!read_numbers("/sys/fs/cgroup/cpu/cpu.cfs_period_us", &limit[1], 1)) return 0;
     }
-    if (quota <= 0 || period <= 0) return 0;
-    const long long cores = (quota + period - 1) / period;
+    if (limit[0] <= 0 || limit[1] <= 0) return 0;
+    const long long cores = limit[0] / limit[1] + (limit[0] % limit[1] != 0);
     return cores > 4096 ? 4096 : (int32_t)cores;
 }
 

@@ -1,0 +1,254 @@
+/* One attention problem made from a seed, and the ways to run it. */
+#include "attn_case.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* splitmix64: the program's inputs need not come from the library they test. */
+uint64_t attn_random(uint64_t *state)
+{
+    uint64_t x = *state += 0x9E3779B97F4A7C15U;
+    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9U;
+    x = (x ^ (x >> 27)) * 0x94D049BB133111EBU;
+    return x ^ (x >> 31);
+}
+
+int32_t attn_random_below(uint64_t *state, int32_t bound)
+{
+    return (int32_t)(((attn_random(state) >> 32) * (uint64_t)bound) >> 32);
+}
+
+void attn_random_distinct(uint64_t *state, int32_t K, int32_t count, int32_t *groups)
+{
+    uint64_t taken = 0;
+    for (int32_t n = 0; n < count; n++) {
+        int32_t c = attn_random_below(state, K - n); /* the c-th of those that are left */
+        int32_t group = 0;
+        for (;; group++) {
+            if (taken >> group & 1U) continue;
+            if (c-- == 0) break;
+        }
+        taken |= (uint64_t)1 << group;
+        groups[n] = group;
+    }
+}
+
+/* Four uniform numbers of 16 bits, summed: near enough to normal, and four times as fast. */
+static float random_normal(uint64_t *state)
+{
+    const uint64_t x = attn_random(state);
+    const int64_t sum =
+        (int64_t)((x & 0xFFFF) + (x >> 16 & 0xFFFF) + (x >> 32 & 0xFFFF) + (x >> 48));
+    return (float)(sum - 131070) * (1.7320508F / 65536.0F);
+}
+
+void attn_fill_normal(focal_dtype dtype, void *to, int64_t count, float deviation, uint64_t seed)
+{
+    uint64_t state = seed;
+    for (int64_t n = 0; n < count; n++) {
+        const float value = deviation * random_normal(&state);
+        if (dtype == FOCAL_F32)
+            ((float *)to)[n] = value;
+        else
+            ((uint16_t *)to)[n] = focal_bf16_from_float(value);
+    }
+}
+
+void attn_read(focal_dtype dtype, const void *from, int64_t first, int64_t count, float *to)
+{
+    if (dtype == FOCAL_F32) {
+        memcpy(to, (const float *)from + first, (size_t)count * sizeof *to);
+        return;
+    }
+    for (int64_t n = 0; n < count; n++)
+        to[n] = focal_bf16_to_float(((const uint16_t *)from)[first + n]);
+}
+
+double attn_case_bytes(const attn_setup *setup, bool has_grads)
+{
+    const double q = (double)setup->T * setup->H * setup->D;
+    const double out = (double)setup->T * setup->H * setup->Dv;
+    const double kv = (double)setup->S * setup->G * (setup->D + setup->Dv);
+    const double bytes = (double)focal_dtype_bytes(setup->dtype);
+    const double groups = 4.0 * setup->S * setup->routers * (setup->top + 1);
+    /* 4 kv: the reference's float32 copy */
+    return bytes * (has_grads ? 2.0 : 1.0) * (q + out + kv) + 4.0 * kv +
+           4.0 * (double)setup->T * setup->H + (setup->K > 0 ? 4.0 * groups : 0.0);
+}
+
+int attn_tensors_make(const attn_setup *setup, bool has_grads, attn_tensors *tensors)
+{
+    const int64_t q = (int64_t)setup->T * setup->H * setup->D;
+    const int64_t out = (int64_t)setup->T * setup->H * setup->Dv;
+    const int64_t k = (int64_t)setup->S * setup->G * setup->D;
+    const int64_t v = (int64_t)setup->S * setup->G * setup->Dv;
+    const struct {
+        void **tensor;
+        const char *name;
+        int64_t count;
+        float deviation; /* 0: left as it is, an output */
+    } parts[] = {
+        {&tensors->q, "q", q, 1.0F / sqrtf((float)setup->D)},
+        {&tensors->k, "k", k, 1.0F},
+        {&tensors->v, "v", v, 1.0F},
+        {&tensors->dout, "dout", out, 1.0F},
+        {&tensors->dq, "dq", q, 0.0F},
+        {&tensors->dk, "dk", k, 0.0F},
+        {&tensors->dv, "dv", v, 0.0F},
+    };
+    const size_t bytes = focal_dtype_bytes(setup->dtype);
+    memset(tensors, 0, sizeof *tensors);
+    for (size_t n = 0; n < (has_grads ? CLI_COUNT(parts) : 3); n++) {
+        *parts[n].tensor = cli_alloc(parts[n].name, (size_t)parts[n].count, bytes);
+        if (!*parts[n].tensor) return CLI_FAILED;
+        if (parts[n].deviation > 0.0F)
+            attn_fill_normal(setup->dtype, *parts[n].tensor, parts[n].count, parts[n].deviation,
+                             setup->seed + n);
+        else
+            memset(*parts[n].tensor, 0, (size_t)parts[n].count * bytes);
+    }
+    return CLI_DONE;
+}
+
+void attn_tensors_free(attn_tensors *tensors)
+{
+    void *blocks[] = {tensors->q,  tensors->k,  tensors->v, tensors->dout,
+                      tensors->dq, tensors->dk, tensors->dv};
+    for (size_t n = 0; n < CLI_COUNT(blocks); n++) free(blocks[n]);
+    memset(tensors, 0, sizeof *tensors);
+}
+
+void attn_random_groups(const attn_setup *setup, attn_groups *groups)
+{
+    uint64_t state = setup->seed ^ 0x67726F757073U;
+    const int64_t rows = (int64_t)setup->S * setup->routers;
+    for (int64_t n = 0; n < rows; n++) {
+        attn_random_distinct(&state, setup->K, setup->top, groups->query_groups + n * setup->top);
+        int32_t c = attn_random_below(&state, setup->K);
+        if (setup->largest_group > 0.0 && setup->K > 1) {
+            const double u = (double)(attn_random(&state) >> 11) * 0x1p-53;
+            c = u < setup->largest_group ? 0 : 1 + attn_random_below(&state, setup->K - 1);
+        }
+        groups->key_groups[n] = c;
+    }
+}
+
+static int make_groups(attn_job *job, const attn_groups *given)
+{
+    const attn_setup *setup = &job->setup;
+    attn_groups *groups = &job->groups;
+    const size_t rows = (size_t)setup->S * (size_t)setup->routers;
+    groups->query_groups =
+        cli_alloc("the queries' groups", rows * (size_t)setup->top, sizeof(int32_t));
+    groups->key_groups = cli_alloc("the keys' groups", rows, sizeof(int32_t));
+    if (!groups->query_groups || !groups->key_groups) return CLI_FAILED;
+    if (given) {
+        memcpy(groups->query_groups, given->query_groups,
+               rows * (size_t)setup->top * sizeof(int32_t));
+        memcpy(groups->key_groups, given->key_groups, rows * sizeof(int32_t));
+    } else {
+        attn_random_groups(setup, groups);
+    }
+    const focal_keyset_options options = {
+        .mode = setup->mode,
+        .K = setup->K,
+        .top = setup->top,
+        .routers = setup->routers,
+        .window = setup->window,
+        .sinks = setup->sinks,
+    };
+    focal_status status = focal_keyset_new(job->ctx, &options, &groups->set);
+    if (status == FOCAL_OK && setup->S > setup->T)
+        status = focal_keyset_append(groups->set, setup->S - setup->T, groups->query_groups,
+                                     groups->key_groups);
+    return status == FOCAL_OK ? CLI_DONE : cli_fail_ctx(job->ctx, status);
+}
+
+int attn_job_make(focal_ctx *ctx, const attn_setup *setup, const attn_tensors *tensors,
+                  const attn_groups *given, attn_job *job)
+{
+    memset(job, 0, sizeof *job);
+    job->ctx = ctx;
+    job->setup = *setup;
+    job->tensors = tensors;
+    const size_t rows = (size_t)setup->T * (size_t)setup->H;
+    job->out = cli_alloc("out", rows * (size_t)setup->Dv, focal_dtype_bytes(setup->dtype));
+    job->lse = cli_alloc("lse", rows, sizeof(float));
+    if (!job->out || !job->lse) return CLI_FAILED;
+    memset(job->out, 0, rows * (size_t)setup->Dv * focal_dtype_bytes(setup->dtype));
+    memset(job->lse, 0, rows * sizeof(float));
+    job->args = (focal_attn_args){
+        .T = setup->T,
+        .S = setup->S,
+        .H = setup->H,
+        .G = setup->G,
+        .D = setup->D,
+        .Dv = setup->Dv,
+        .dtype = setup->dtype,
+        .q = tensors->q,
+        .k = tensors->k,
+        .v = tensors->v,
+        .has_window = setup->has_window,
+        .window = setup->window,
+        .sinks = setup->sinks,
+        .softcap = setup->softcap,
+        .out = job->out,
+        .lse = job->lse,
+    };
+    job->grads = (focal_attn_grads){
+        .dout = tensors->dout, .dq = tensors->dq, .dk = tensors->dk, .dv = tensors->dv};
+    return setup->K > 0 ? make_groups(job, given) : CLI_DONE;
+}
+
+void attn_job_free(attn_job *job)
+{
+    focal_keyset_free(job->groups.set);
+    free(job->groups.query_groups);
+    free(job->groups.key_groups);
+    free(job->out);
+    free(job->lse);
+    memset(job, 0, sizeof *job);
+}
+
+bool attn_step_forward(void *arg)
+{
+    attn_job *job = arg;
+    const attn_setup *setup = &job->setup;
+    focal_status status = FOCAL_OK;
+    if (job->groups.set) {
+        const int64_t before = (int64_t)(setup->S - setup->T) * setup->routers;
+        status = focal_keyset_truncate(job->groups.set, setup->S - setup->T);
+        if (status == FOCAL_OK)
+            status = focal_keyset_append(job->groups.set, setup->T,
+                                         job->groups.query_groups + before * setup->top,
+                                         job->groups.key_groups + before);
+        if (status == FOCAL_OK) job->keys = focal_keyset_view(job->groups.set);
+        job->args.keys = &job->keys;
+    }
+    if (status == FOCAL_OK) status = focal_attn_forward(job->ctx, &job->args);
+    if (status != FOCAL_OK) (void)cli_fail_ctx(job->ctx, status);
+    return status == FOCAL_OK;
+}
+
+bool attn_step_backward(void *arg)
+{
+    attn_job *job = arg;
+    const focal_status status = focal_attn_backward(job->ctx, &job->args, &job->grads);
+    if (status != FOCAL_OK) (void)cli_fail_ctx(job->ctx, status);
+    return status == FOCAL_OK;
+}
+
+int attn_pairs(attn_job *job, int64_t *pairs)
+{
+    const focal_status status = focal_attn_pairs(job->ctx, &job->args, pairs);
+    return status == FOCAL_OK ? CLI_DONE : cli_fail_ctx(job->ctx, status);
+}
+
+double attn_flops(const attn_setup *setup, int64_t pairs, bool is_backward)
+{
+    /* s and o forward; s, dp, dv, dq and dk backward: two operations an element each */
+    const double a_pair =
+        is_backward ? 6.0 * setup->D + 4.0 * setup->Dv : 2.0 * (setup->D + setup->Dv);
+    return a_pair * (double)pairs;
+}

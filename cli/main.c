@@ -1,0 +1,36 @@
+/* focal: one program, one file a verb. */
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli.h"
+
+static const cli_verb verbs[] = {
+    {"bench", "measure attention, routing and the machine", cli_bench},
+    {"demo", "attention over 16,384 tokens, dense against groups, as a table and a picture",
+     cli_demo},
+    {"info", "this build and machine: kernels, instruction sets, threads", cli_info},
+};
+
+/* Nothing here leaves a half-written file under its final name, so leaving at once is safe, and a
+ * long kernel call need not be waited for. */
+static void on_interrupt(int number)
+{
+    (void)number;
+    _exit(CLI_INTERRUPTED);
+}
+
+int main(int argc, char **argv)
+{
+    (void)signal(SIGINT, on_interrupt);
+    if (argc > 1 && (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0)) {
+        printf("focal %d.%d.%d\n", FOCAL_VERSION_MAJOR, FOCAL_VERSION_MINOR, FOCAL_VERSION_PATCH);
+        return CLI_DONE;
+    }
+    int code = cli_run_verb("focal", "focal: attention that looks where it matters.", verbs,
+                            CLI_COUNT(verbs), argc, argv);
+    /* A full disk or a closed pipe must not look like success. */
+    if (fflush(stdout) != 0 || ferror(stdout)) code = cli_fail("writing the results failed");
+    return code;
+}

@@ -1,0 +1,198 @@
+/* Options of a subcommand: --name=value, --name value, -t value, -tvalue, flags, --help. */
+#include "options.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+
+enum { HELP_COLUMN = 30, MAX_NAMES = 64 };
+
+static void print_option(const char *letter, const char *name, const char *value, const char *help)
+{
+    char left[96];
+    (void)snprintf(left, sizeof left, "  %s--%s%s%s", letter, name, value ? " " : "",
+                   value ? value : "");
+    if (strlen(left) >= HELP_COLUMN - 1)
+        printf("%s\n%*s%s\n", left, HELP_COLUMN, "", help);
+    else
+        printf("%-*s%s\n", HELP_COLUMN, left, help);
+}
+
+static void print_help(const cli_usage *usage)
+{
+    printf("%sUsage:%s %s [options]\n\n%s\n\n%sOptions:%s\n", cli_bold(), cli_plain(),
+           usage->command, usage->about, cli_bold(), cli_plain());
+    for (size_t n = 0; n < usage->option_count; n++) {
+        const cli_option *option = &usage->options[n];
+        char letter[8] = "    ";
+        if (option->letter) (void)snprintf(letter, sizeof letter, "-%c, ", option->letter);
+        print_option(letter, option->name, option->value, option->help);
+    }
+    print_option("-h, ", "help", NULL, "this text");
+    if (usage->examples) printf("\n%sExamples:%s\n%s", cli_bold(), cli_plain(), usage->examples);
+}
+
+/* One number, perhaps with k or m behind it, from the front of text; NULL when there is none. */
+static const char *read_int(const char *text, int64_t *value)
+{
+    char *end = NULL;
+    errno = 0;
+    const long long number = strtoll(text, &end, 10);
+    if (errno != 0 || end == text) return NULL;
+    int64_t factor = 1;
+    if (*end == 'k' || *end == 'K') factor = 1024;
+    if (*end == 'm' || *end == 'M') factor = 1024LL * 1024;
+    if (factor != 1) end++;
+    return __builtin_mul_overflow((int64_t)number, factor, value) ? NULL : end;
+}
+
+static int wrong_range(const cli_usage *usage, const cli_option *option, const char *text)
+{
+    return cli_wrong("%s: --%s must be %.15g to %.15g, not '%s'", usage->command + strlen("focal "),
+                     option->name, option->min, option->max, text);
+}
+
+static int set_list(const cli_usage *usage, const cli_option *option, const char *text)
+{
+    cli_list *list = option->target;
+    list->count = 0;
+    const char *at = text;
+    for (;;) {
+        int64_t value;
+        const char *end = read_int(at, &value);
+        if (!end || (*end != ',' && *end != '\0') || (double)value < option->min ||
+            (double)value > option->max)
+            return wrong_range(usage, option, text);
+        if (list->count == CLI_MAX_LIST)
+            return cli_wrong("%s: --%s takes at most %d numbers", usage->command + strlen("focal "),
+                             option->name, CLI_MAX_LIST);
+        list->items[list->count++] = value;
+        if (*end == '\0') return -1;
+        at = end + 1;
+    }
+}
+
+static int set_choice(const cli_usage *usage, const cli_option *option, const char *text)
+{
+    int32_t index = 0;
+    const size_t length = strlen(text);
+    for (const char *at = option->choices; at; index++) {
+        const char *bar = strchr(at, '|');
+        const size_t size = bar ? (size_t)(bar - at) : strlen(at);
+        if (size == length && strncmp(at, text, size) == 0) {
+            *(int32_t *)option->target = index;
+            return -1;
+        }
+        at = bar ? bar + 1 : NULL;
+    }
+    return cli_wrong("%s: --%s must be one of %s, not '%s'", usage->command + strlen("focal "),
+                     option->name, option->choices, text);
+}
+
+static int set_value(const cli_usage *usage, const cli_option *option, const char *text)
+{
+    switch (option->kind) {
+    case CLI_FLAG:
+        *(bool *)option->target = true;
+        return -1;
+    case CLI_LIST:
+        return set_list(usage, option, text);
+    case CLI_CHOICE:
+        return set_choice(usage, option, text);
+    case CLI_TEXT:
+        if (!*text)
+            return cli_wrong("%s: --%s is empty", usage->command + strlen("focal "), option->name);
+        *(const char **)option->target = text;
+        return -1;
+    case CLI_INT: {
+        int64_t value;
+        const char *end = read_int(text, &value);
+        if (!end || *end || (double)value < option->min || (double)value > option->max)
+            return wrong_range(usage, option, text);
+        *(int64_t *)option->target = value;
+        return -1;
+    }
+    case CLI_NUMBER: {
+        char *end = NULL;
+        errno = 0;
+        const double value = strtod(text, &end);
+        if (errno != 0 || end == text || *end || !isfinite(value) || value < option->min ||
+            value > option->max)
+            return wrong_range(usage, option, text);
+        *(double *)option->target = value;
+        return -1;
+    }
+    }
+    return -1;
+}
+
+static int wrong_name(const cli_usage *usage, const char *word)
+{
+    char name[64];
+    const char *names[MAX_NAMES];
+    size_t count = 0;
+    for (size_t n = 0; n < usage->option_count && count < MAX_NAMES - 1; n++)
+        names[count++] = usage->options[n].name;
+    names[count++] = "help";
+    const size_t length = strcspn(word, "=");
+    (void)snprintf(name, sizeof name, "%.*s", (int)(length < 60 ? length : 60), word);
+    const char *near = cli_nearest(name + strspn(name, "-"), names, count);
+    if (near)
+        return cli_wrong("%s: unknown option '%s'; did you mean --%s?",
+                         usage->command + strlen("focal "), name, near);
+    return cli_wrong("%s: unknown option '%s'; see %s --help", usage->command + strlen("focal "),
+                     name, usage->command);
+}
+
+/* The option that a word names, and its value when it is in the same word. */
+static const cli_option *find_option(const cli_usage *usage, const char *word, const char **value)
+{
+    *value = NULL;
+    for (size_t n = 0; n < usage->option_count; n++) {
+        const cli_option *option = &usage->options[n];
+        const size_t length = strlen(option->name);
+        if (strncmp(word, "--", 2) == 0) {
+            if (strncmp(word + 2, option->name, length) != 0) continue;
+            if (word[2 + length] == '=') *value = word + 3 + length;
+            if (word[2 + length] == '\0' || *value) return option;
+        } else if (option->letter && word[1] == option->letter) {
+            if (word[2]) *value = word + 2;
+            return option;
+        }
+    }
+    return NULL;
+}
+
+int cli_parse(const cli_usage *usage, int argc, char **argv)
+{
+    for (int n = 1; n < argc; n++) {
+        const char *word = argv[n];
+        const char *value;
+        if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
+            print_help(usage);
+            return CLI_DONE;
+        }
+        if (word[0] != '-' || word[1] == '\0')
+            return cli_wrong("%s: unexpected argument '%s'; see %s --help",
+                             usage->command + strlen("focal "), word, usage->command);
+        const cli_option *option = find_option(usage, word, &value);
+        if (!option) return wrong_name(usage, word);
+        if (option->kind == CLI_FLAG && value)
+            return cli_wrong("%s: --%s takes no value", usage->command + strlen("focal "),
+                             option->name);
+        if (option->kind != CLI_FLAG && !value) {
+            if (n + 1 == argc)
+                return cli_wrong("%s: --%s needs a value", usage->command + strlen("focal "),
+                                 option->name);
+            value = argv[++n];
+        }
+        const int code = set_value(usage, option, value);
+        if (code >= 0) return code;
+        if (option->is_given) *option->is_given = true;
+    }
+    return -1;
+}

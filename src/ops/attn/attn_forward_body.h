@@ -1,0 +1,814 @@
+/* Attention forward, written once for every instruction set.
+ *
+ * A query row is a (token, head) pair; the heads that share a key head lie next to each other, so
+ * that a tile of rows meets each key once. Rows go in strips of MR, strips in tiles of TILE_ROWS;
+ * keys in panels of NR, packed with their values. For a tile and a run of panels: scores by
+ * register tiles, weights 2^x straight from the registers, then weights times values.
+ *
+ * Three things keep the softmax out of the way. q carries log2(e), so a weight is one 2^x. The
+ * accumulators start at minus the row's running maximum, so nothing is subtracted. And the
+ * maximum only moves when a score exceeds it by MARGIN: weights above 1 are as exact as others,
+ * floats being floats, so rows are rescaled once or twice in a whole text. */
+#ifndef FOCI_OPS_ATTN_ATTN_FORWARD_BODY_H
+#define FOCI_OPS_ATTN_ATTN_FORWARD_BODY_H
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/ctx.h"
+#include "base/error.h"
+#include "base/pool.h"
+#include "ops/attn/attn_kernels.h"
+#include "ops/attn/attn_tile.h"
+#include "ops/attn/attn_view.h"
+
+enum {
+    TILE_ROWS = 48,
+    TILE_STRIPS = TILE_ROWS / MR,
+    RUN_KEYS = 128, /* keys between two passes over values: 48 x 128 weights stay in L1 */
+    RUN_PANELS = RUN_KEYS / NR,
+    P_STRIDE = RUN_KEYS / PACK, /* words of a row of weights */
+    BLOCK_ROWS = 768,           /* rows of an item without groups: state and queries fit L2 */
+    GROUP_BLOCK_MIN = 128,      /* tokens of an item with groups */
+    GROUP_BLOCK_MAX = 1024,
+    PACK_CHUNK = 8 /* panels a packing item */
+};
+
+static const float log2_e = 1.44269504F, ln_2 = 0.69314718F;
+static const float margin = 16.0F; /* in powers of two */
+
+/* What an item needs to know of the call. */
+typedef struct fwd_call {
+    focal_ctx *ctx;
+    const focal_attn_args *a;
+    int32_t group;          /* query heads a key head */
+    int64_t q_words;        /* words of a query or key row */
+    int64_t v_panels;       /* panels of NR columns in a value row */
+    int64_t o_stride;       /* floats of an output row: v_panels * NR */
+    int64_t panel_words;    /* a packed panel: keys, then values */
+    char *scratch;          /* one piece a thread */
+    int64_t scratch_bytes;
+    struct fwd_item *items;
+    struct fwd_groups *groups; /* one a sequence; NULL without key sets */
+} fwd_call;
+
+/* The interval of list entries that the rows of a strip see. */
+typedef struct strip_bounds {
+    int32_t lo_min, lo_max, hi_min, hi_max;
+} strip_bounds;
+
+/* Up to TILE_ROWS query rows and their running softmax. */
+typedef struct row_tile {
+    int32_t strips;
+    const float *q;     /* (TILE_ROWS, q_words) */
+    float *o;           /* (TILE_ROWS, o_stride) */
+    float *sum;         /* (TILE_ROWS, VL) the lanes of the sum of weights */
+    float *neg_max;     /* (TILE_ROWS) minus the running maximum, 0 while there is none */
+    uint32_t *fresh;    /* (TILE_STRIPS) bit r: row r has met no key yet */
+    const int32_t *lo, *hi;      /* (TILE_ROWS) the entries a row sees */
+    const strip_bounds *bounds;  /* (TILE_STRIPS) */
+    const uint64_t *query_mask;  /* (TILE_ROWS), shared groups only */
+} row_tile;
+
+/* Up to RUN_PANELS packed panels, in list order. */
+typedef struct key_run {
+    int32_t begin, end;        /* list entries */
+    const float *panels;       /* (.., panel_words) */
+    const uint8_t *has_odd;    /* one a panel: values hold an infinity or NaN */
+    const uint64_t *key_mask;  /* (RUN_KEYS) groups below this one, shared groups only */
+} key_run;
+
+/* Bits of the NR keys from `key` on that lie in [lo, hi). */
+static inline uint32_t interval_bits(int64_t key, int64_t lo, int64_t hi)
+{
+    const int64_t from = foci_min64(foci_max64(lo - key, 0), NR);
+    const int64_t to = foci_min64(foci_max64(hi - key, 0), NR);
+    const uint64_t bits = (((uint64_t)1 << to) - 1) & ~(((uint64_t)1 << from) - 1);
+    return (uint32_t)bits;
+}
+
+/* The keys of a panel that a row sees: its interval, less what a shared set met before. */
+static uint32_t row_bits(const row_tile *rows, int32_t row, const key_run *keys, int32_t panel)
+{
+    const int32_t key = keys->begin + panel * NR;
+    uint32_t bits = interval_bits(key, rows->lo[row], rows->hi[row]);
+    if (!keys->key_mask) return bits;
+    const uint64_t mask = rows->query_mask[row];
+    const uint64_t *key_mask = keys->key_mask + (int64_t)panel * NR;
+    uint32_t met = 0;
+    for (int n = 0; n < NR; n++) met |= (uint32_t)((mask & key_mask[n]) != 0) << n;
+    return bits & ~met;
+}
+
+/* s = cap tanh(x / cap), x and s in powers of two. Small arguments by Cephes' odd polynomial,
+ * others by 1 - 2 / (1 + e^2z); a few roundings either way. */
+static inline vec soft_cap(vec x, float cap)
+{
+    const vec z = v_mul(x, v_set1(ln_2 / cap)), z2 = v_mul(z, z);
+    vec small = v_set1(-5.70498873e-3F);
+    small = v_fma(small, z2, v_set1(2.06390888e-2F));
+    small = v_fma(small, z2, v_set1(-5.37397156e-2F));
+    small = v_fma(small, z2, v_set1(1.33314422e-1F));
+    small = v_fma(small, z2, v_set1(-3.33332819e-1F));
+    small = v_fma(v_mul(small, z2), z, z);
+    const vec power = v_exp2(v_min(v_set1(100.0F), v_mul(x, v_set1(2.0F / cap))));
+    const vec one = v_set1(1.0F);
+    const vec large = v_sub(one, v_div(v_set1(2.0F), v_add(one, power)));
+    return v_mul(v_set1(cap * log2_e), v_select(v_greater(v_set1(0.39F), z2), small, large));
+}
+
+static void scale_packed(float *words, int64_t count, float scale)
+{
+    if (PACK == 1) {
+        for (int64_t n = 0; n < count; n++) words[n] *= scale;
+        return;
+    }
+    uint16_t *half = (uint16_t *)(void *)words;
+    for (int64_t n = 0; n < 2 * count; n++)
+        half[n] = foci_bf16_from_float(foci_bf16_to_float(half[n]) * scale);
+}
+
+/* The rare way: rows of a strip whose scores x (MR, NR) exceed the margin, or that had no maximum
+ * yet, take a new one; what they have summed so far follows. */
+static __attribute__((noinline)) void raise_maximum(const fwd_call *call, const row_tile *rows,
+                                                    int32_t strip, float *x, float *weights,
+                                                    int64_t weight_words)
+{
+    for (int32_t r = 0; r < MR; r++) {
+        const int32_t row = strip * MR + r;
+        const bool is_fresh = (rows->fresh[strip] >> r & 1U) != 0;
+        const float rise = v_reduce_max(v_max(v_load(x + r * NR), v_load(x + r * NR + VL)));
+        if (is_fresh ? rise == -INFINITY : rise <= margin) continue;
+        rows->neg_max[row] -= rise;
+        for (int n = 0; n < NR; n++) x[r * NR + n] -= rise;
+        rows->fresh[strip] &= ~(1U << r);
+        if (is_fresh) continue;
+        const float scale = exp2f(-rise);
+        for (int n = 0; n < VL; n++) rows->sum[row * VL + n] *= scale;
+        for (int64_t d = 0; d < call->o_stride; d++) rows->o[row * call->o_stride + d] *= scale;
+        scale_packed(weights + r * P_STRIDE, weight_words, scale);
+    }
+}
+
+/* Weights of one strip for one panel: weights[r][..] = 2^(s - max), and their sums. */
+FOCI_INLINE void score_panel(const fwd_call *call, const row_tile *rows, int32_t strip,
+                             const key_run *keys, int32_t panel, float *weights, const int nv)
+{
+    const float cap = call->a->softcap;
+    const int32_t first = strip * MR;
+    const float *neg_max = rows->neg_max + first;
+    vec x[MR][2];
+    const float start = cap > 0.0F ? 0.0F : PACK == 2 ? ln_2 : 1.0F;
+#pragma GCC unroll 12
+    for (int r = 0; r < MR; r++) x[r][0] = x[r][1] = v_set1(neg_max[r] * start);
+    tile_dot(x, rows->q + first * call->q_words, call->q_words,
+             keys->panels + panel * call->panel_words, call->q_words, nv);
+    if (PACK == 2) {
+#pragma GCC unroll 12
+        for (int r = 0; r < MR; r++) {
+            x[r][0] = v_mul(x[r][0], v_set1(log2_e));
+            if (nv > 1) x[r][1] = v_mul(x[r][1], v_set1(log2_e));
+        }
+    }
+    if (cap > 0.0F) {
+        for (int r = 0; r < MR; r++) {
+            x[r][0] = v_add(soft_cap(x[r][0], cap), v_set1(neg_max[r]));
+            x[r][1] = v_add(soft_cap(x[r][1], cap), v_set1(neg_max[r]));
+        }
+    }
+    const strip_bounds *bounds = &rows->bounds[strip];
+    const int32_t key = keys->begin + panel * NR;
+    if (keys->key_mask || bounds->lo_max > key || bounds->hi_min < key + NR) {
+        const vec hidden = v_set1(-INFINITY);
+        for (int r = 0; r < MR; r++) {
+            const uint32_t bits = row_bits(rows, first + r, keys, panel);
+            x[r][0] = v_select(bits, x[r][0], hidden);
+            x[r][1] = v_select(bits >> VL, x[r][1], hidden);
+        }
+    }
+    vec most = x[0][0];
+#pragma GCC unroll 12
+    for (int r = 0; r < MR; r++) {
+        most = v_max(most, x[r][0]);
+        if (nv > 1) most = v_max(most, x[r][1]);
+    }
+    float *strip_weights = weights + (int64_t)first * P_STRIDE;
+    if (__builtin_expect((v_greater(most, v_set1(margin)) | rows->fresh[strip]) != 0, 0)) {
+        float spilled[MR * NR];
+        for (int r = 0; r < MR; r++) {
+            v_store(spilled + r * NR, x[r][0]);
+            v_store(spilled + r * NR + VL, nv > 1 ? x[r][1] : v_set1(-INFINITY));
+        }
+        raise_maximum(call, rows, strip, spilled, strip_weights, (int64_t)panel * NR / PACK);
+        for (int r = 0; r < MR; r++) {
+            x[r][0] = v_load(spilled + r * NR);
+            x[r][1] = v_load(spilled + r * NR + VL);
+        }
+    }
+    float *sum = rows->sum + first * VL;
+#pragma GCC unroll 12
+    for (int r = 0; r < MR; r++) {
+        const vec p0 = v_exp2(x[r][0]);
+        const vec p1 = nv > 1 ? v_exp2(x[r][1]) : v_zero();
+        v_store(sum + r * VL, v_add(v_load(sum + r * VL), v_add(p0, p1)));
+        v_store_packed(strip_weights + r * P_STRIDE + panel * (NR / PACK), p0, p1);
+    }
+}
+
+/* The exact way for values that hold an infinity or a NaN: a weight of 0 must not meet them. */
+static __attribute__((noinline)) void weigh_odd_values(const fwd_call *call, const row_tile *rows,
+                                                       int32_t strip, const float *values,
+                                                       const float *weights)
+{
+    for (int32_t r = 0; r < MR; r++) {
+        float *o = rows->o + (strip * MR + r) * call->o_stride;
+        for (int64_t n = 0; n < NR; n++) {
+            const float *word = weights + r * P_STRIDE + n / PACK;
+            const float p =
+                PACK == 1 ? *word : foci_bf16_to_float(((const uint16_t *)(const void *)word)[n % PACK]);
+            if (p == 0.0F) continue;
+            for (int64_t d = 0; d < call->o_stride; d++) {
+                const float *v = values + d / NR * (NR / PACK * NR) + n / PACK * NR + d % NR;
+                o[d] += p * (PACK == 1 ? *v
+                                       : foci_bf16_to_float(((const uint16_t *)(const void *)v)[n % PACK]));
+            }
+        }
+    }
+}
+
+/* o += weights x values for one strip and the panels [from, to) of the run. */
+FOCI_INLINE void weigh_values(const fwd_call *call, const row_tile *rows, int32_t strip,
+                              const key_run *keys, int32_t from, int32_t to, const float *weights)
+{
+    const strip_bounds *bounds = &rows->bounds[strip];
+    float *o = rows->o + strip * MR * call->o_stride;
+    const float *strip_weights = weights + (int64_t)strip * MR * P_STRIDE;
+    for (int64_t c = 0; c < call->v_panels; c++) {
+        const int nv = call->a->Dv - c * NR > VL ? 2 : 1;
+        vec acc[MR][2];
+#pragma GCC unroll 12
+        for (int r = 0; r < MR; r++) {
+            acc[r][0] = v_load(o + r * call->o_stride + c * NR);
+            acc[r][1] = v_load(o + r * call->o_stride + c * NR + VL);
+        }
+        for (int32_t p = from; p < to; p++) {
+            if (__builtin_expect(keys->has_odd[p] != 0, 0)) continue;
+            const int32_t key = keys->begin + p * NR;
+            const int64_t w0 = foci_max64(bounds->lo_min - key, 0) / PACK;
+            const int64_t w1 = words_of(foci_min64(foci_min64(bounds->hi_max, keys->end) - key, NR));
+            const float *values = keys->panels + p * call->panel_words + call->q_words * NR +
+                                  c * (NR / PACK * NR) + w0 * NR;
+            const float *a = strip_weights + p * (NR / PACK) + w0;
+            if (nv > 1) tile_dot(acc, a, P_STRIDE, values, w1 - w0, 2);
+            else tile_dot(acc, a, P_STRIDE, values, w1 - w0, 1);
+        }
+#pragma GCC unroll 12
+        for (int r = 0; r < MR; r++) {
+            v_store(o + r * call->o_stride + c * NR, acc[r][0]);
+            v_store(o + r * call->o_stride + c * NR + VL, acc[r][1]);
+        }
+    }
+    for (int32_t p = from; p < to; p++) {
+        if (__builtin_expect(keys->has_odd[p] != 0, 0))
+            weigh_odd_values(call, rows, strip,
+                             keys->panels + p * call->panel_words + call->q_words * NR,
+                             strip_weights + p * (NR / PACK));
+    }
+}
+
+/* One tile of rows against one run of keys. */
+static void attend(const fwd_call *call, const row_tile *rows, const key_run *keys, float *weights)
+{
+    int32_t from[TILE_STRIPS], to[TILE_STRIPS];
+    int32_t first = RUN_PANELS, last = 0;
+    for (int32_t s = 0; s < rows->strips; s++) {
+        const strip_bounds *bounds = &rows->bounds[s];
+        const int64_t lo = foci_max64(bounds->lo_min, keys->begin);
+        const int64_t hi = foci_min64(bounds->hi_max, keys->end);
+        from[s] = lo < hi ? (int32_t)(lo - keys->begin) / NR : 0;
+        to[s] = lo < hi ? (int32_t)foci_pieces(hi - keys->begin, NR) : 0;
+        if (from[s] < to[s] && from[s] < first) first = from[s];
+        if (to[s] > last) last = to[s];
+    }
+    for (int32_t p = first; p < last; p++) {
+        const bool is_half = keys->end - keys->begin - p * NR <= VL;
+        for (int32_t s = 0; s < rows->strips; s++) {
+            if (p < from[s] || p >= to[s]) continue;
+            if (is_half) score_panel(call, rows, s, keys, p, weights, 1);
+            else score_panel(call, rows, s, keys, p, weights, 2);
+        }
+    }
+    for (int32_t s = 0; s < rows->strips; s++)
+        if (from[s] < to[s]) weigh_values(call, rows, s, keys, from[s], to[s], weights);
+}
+
+static strip_bounds bounds_of(const int32_t *lo, const int32_t *hi)
+{
+    strip_bounds b = {lo[0], lo[0], hi[0], hi[0]};
+    for (int r = 1; r < MR; r++) {
+        b.lo_min = lo[r] < b.lo_min ? lo[r] : b.lo_min;
+        b.lo_max = lo[r] > b.lo_max ? lo[r] : b.lo_max;
+        b.hi_min = hi[r] < b.hi_min ? hi[r] : b.hi_min;
+        b.hi_max = hi[r] > b.hi_max ? hi[r] : b.hi_max;
+    }
+    return b;
+}
+
+/* Packs up to NR keys and values, rows of the sequence named by `row`. */
+static bool pack_panel(const fwd_call *call, const foci_rows *k_rows, const foci_rows *v_rows,
+                       const int32_t *row, int32_t count, float *panel)
+{
+    const focal_attn_args *a = call->a;
+    const char *k[NR] = {0}, *v[NR] = {0};
+    for (int32_t n = 0; n < count; n++) {
+        k[n] = foci_row(k_rows, row[n]);
+        v[n] = foci_row(v_rows, row[n]);
+    }
+    pack_transposed(panel, k, a->dtype, a->D);
+    return pack_columns(panel + call->q_words * NR, v, NR, a->dtype, a->Dv);
+}
+
+/* The distant keys of a sequence, packed group by group, for every key head. */
+typedef struct fwd_groups {
+    const focal_keys *keys;
+    float *panels;       /* (panel_count, panel_words) */
+    uint8_t *has_odd;    /* (panel_count) */
+    uint64_t *key_mask;  /* (panel_count, NR), shared groups only */
+    int64_t *begin;      /* (G, K+1) first panel of a group */
+} fwd_groups;
+
+/* Bits of the groups below c. */
+static inline uint64_t below(int32_t c)
+{
+    return ((uint64_t)1 << c) - 1;
+}
+
+typedef struct pack_call {
+    const fwd_call *call;
+    int32_t seq;
+} pack_call;
+
+/* Packs PACK_CHUNK panels of the list of all groups of all key heads. */
+static void pack_item(void *arg, int64_t index, int32_t thread)
+{
+    (void)thread;
+    const pack_call *pack = arg;
+    const fwd_call *call = pack->call;
+    const focal_attn_args *a = call->a;
+    const fwd_groups *groups = &call->groups[pack->seq];
+    const focal_keys *keys = groups->keys;
+    const int64_t total = groups->begin[(int64_t)a->G * (keys->K + 1) - 1];
+    const int64_t last = foci_min64((index + 1) * PACK_CHUNK, total);
+    int32_t g = 0, c = 0;
+    for (int64_t p = index * PACK_CHUNK; p < last; p++) {
+        while (p >= groups->begin[(int64_t)g * (keys->K + 1) + c + 1]) {
+            if (++c < keys->K) continue;
+            c = 0;
+            g++;
+        }
+        const int32_t router = foci_router_of(keys->routers, g);
+        const int64_t group = (int64_t)router * keys->K + c;
+        const int64_t entry = (p - groups->begin[(int64_t)g * (keys->K + 1) + c]) * NR;
+        const int64_t left = keys->key_end[group] - keys->key_begin[group] - entry;
+        const int32_t count = (int32_t)foci_min64(left, NR);
+        const int32_t *row = keys->key_row + router * keys->key_stride + keys->key_begin[group] + entry;
+        const foci_rows k_rows = foci_attn_k_rows(a, &a->seqs[pack->seq], g);
+        const foci_rows v_rows = foci_attn_v_rows(a, &a->seqs[pack->seq], g);
+        groups->has_odd[p] =
+            pack_panel(call, &k_rows, &v_rows, row, count, groups->panels + p * call->panel_words);
+        if (!groups->key_mask) continue;
+        for (int32_t n = 0; n < NR; n++)
+            groups->key_mask[p * NR + n] =
+                n < count ? keys->key_mask[router * keys->key_mask_stride + row[n]] & below(c) : 0;
+    }
+}
+
+static void free_groups(const fwd_call *call)
+{
+    for (int32_t n = 0; call->groups && n < call->a->seq_count; n++) {
+        foci_scratch_free(call->ctx, call->groups[n].panels);
+        foci_scratch_free(call->ctx, call->groups[n].has_odd);
+        foci_scratch_free(call->ctx, call->groups[n].key_mask);
+        foci_scratch_free(call->ctx, call->groups[n].begin);
+    }
+    foci_scratch_free(call->ctx, call->groups);
+}
+
+/* How many entries of a group its queries see at most: the last query's, ends do not descend. */
+static int32_t group_seen(const focal_keys *keys, int32_t router, int32_t c)
+{
+    const int32_t *from = keys->query_begin + (int64_t)router * (keys->K + 1) + c;
+    return from[1] > from[0] ? keys->query_end[router * keys->query_stride + from[1] - 1] : 0;
+}
+
+static focal_status pack_groups(fwd_call *call, int32_t n)
+{
+    const focal_attn_args *a = call->a;
+    fwd_groups *groups = &call->groups[n];
+    const focal_keys *keys = a->seqs[n].keys;
+    const int64_t width = (int64_t)keys->K + 1;
+    groups->keys = keys;
+    groups->begin = foci_scratch(call->ctx, (size_t)(a->G * width), sizeof *groups->begin);
+    if (!groups->begin) return FOCAL_ENOMEM;
+    int64_t total = 0;
+    for (int32_t g = 0; g < a->G; g++) {
+        for (int32_t c = 0; c < keys->K; c++) {
+            groups->begin[g * width + c] = total;
+            total += foci_pieces(group_seen(keys, foci_router_of(keys->routers, g), c), NR);
+        }
+        groups->begin[g * width + keys->K] = total;
+    }
+    const size_t count = (size_t)foci_max64(total, 1);
+    groups->panels = foci_scratch(call->ctx, count, (size_t)call->panel_words * sizeof(float));
+    groups->has_odd = foci_scratch(call->ctx, count, 1);
+    if (keys->mode == FOCAL_SHARED)
+        groups->key_mask = foci_scratch(call->ctx, count, NR * sizeof *groups->key_mask);
+    if (!groups->panels || !groups->has_odd || (keys->mode == FOCAL_SHARED && !groups->key_mask))
+        return FOCAL_ENOMEM;
+    pack_call pack = {call, n};
+    foci_parallel(call->ctx, foci_pieces(total, PACK_CHUNK), pack_item, &pack);
+    return FOCAL_OK;
+}
+
+/* A block of consecutive queries of one sequence and key head. */
+typedef struct fwd_item {
+    int32_t seq, g;
+    int32_t first, tokens;
+    int64_t cost; /* pairs, roughly */
+} fwd_item;
+
+/* One thread's memory; the sizes are in block_layout(). */
+typedef struct fwd_scratch {
+    float *weights;      /* (TILE_ROWS, P_STRIDE) */
+    float *panels;       /* (RUN_PANELS, panel_words) */
+    float *q;            /* (rows, q_words), or of one tile with groups */
+    float *o;            /* (rows, o_stride) */
+    float *sum;          /* (rows, VL) */
+    float *neg_max;      /* (rows) */
+    uint32_t *fresh;     /* (strips) */
+    int32_t *lo, *hi;    /* (rows) */
+    strip_bounds *bounds; /* (strips) */
+    float *tile_q, *tile_o, *tile_sum; /* one gathered tile, with groups */
+} fwd_scratch;
+
+typedef struct bump {
+    char *base;
+    int64_t used;
+} bump;
+
+static void *bump_take(bump *b, int64_t count, size_t size)
+{
+    void *piece = b->base ? b->base + b->used : NULL;
+    b->used += foci_round_up(count * (int64_t)size, 64);
+    return piece;
+}
+
+/* Lays a thread's memory out from base for items of `rows` rows; base NULL only counts. */
+static int64_t lay_out(const fwd_call *call, int64_t rows, bool has_groups, char *base,
+                       fwd_scratch *s)
+{
+    bump b = {base, 0};
+    rows = foci_round_up(rows, TILE_ROWS);
+    s->weights = bump_take(&b, TILE_ROWS * P_STRIDE, sizeof(float));
+    s->panels = bump_take(&b, RUN_PANELS * call->panel_words, sizeof(float));
+    s->q = bump_take(&b, rows * call->q_words, sizeof(float));
+    s->o = bump_take(&b, rows * call->o_stride, sizeof(float));
+    s->sum = bump_take(&b, rows * VL, sizeof(float));
+    s->neg_max = bump_take(&b, rows, sizeof(float));
+    s->fresh = bump_take(&b, rows / MR, sizeof(uint32_t));
+    s->lo = bump_take(&b, rows, sizeof(int32_t));
+    s->hi = bump_take(&b, rows, sizeof(int32_t));
+    s->bounds = bump_take(&b, rows / MR, sizeof(strip_bounds));
+    s->tile_q = s->tile_o = s->tile_sum = NULL;
+    if (has_groups) {
+        s->tile_q = bump_take(&b, TILE_ROWS * call->q_words, sizeof(float));
+        s->tile_o = bump_take(&b, TILE_ROWS * call->o_stride, sizeof(float));
+        s->tile_sum = bump_take(&b, (int64_t)TILE_ROWS * VL, sizeof(float));
+    }
+    return b.used;
+}
+
+static const char *q_row_at(const fwd_call *call, const fwd_item *item, int32_t token, int32_t head)
+{
+    const focal_attn_args *a = call->a;
+    const int64_t row = a->seqs[item->seq].q_row + token;
+    const int64_t at = row * a->q_stride + ((int64_t)item->g * call->group + head) * a->D;
+    return (const char *)a->q + at * (int64_t)focal_dtype_bytes(a->dtype);
+}
+
+/* Queries packed, nothing summed yet. Rows past the last repeat its interval and are zero. */
+static void begin_block(const fwd_call *call, const fwd_item *item, int64_t rows,
+                        const fwd_scratch *s)
+{
+    const int64_t padded = foci_round_up(rows, MR);
+    for (int64_t n = 0; n < rows; n++) {
+        const int32_t token = item->first + (int32_t)(n / call->group);
+        pack_row(s->q + n * call->q_words, q_row_at(call, item, token, (int32_t)(n % call->group)),
+                 call->a->dtype, call->a->D, log2_e);
+    }
+    memset(s->q + rows * call->q_words, 0,
+           (size_t)((padded - rows) * call->q_words) * sizeof(float));
+    memset(s->o, 0, (size_t)(padded * call->o_stride) * sizeof(float));
+    memset(s->sum, 0, (size_t)(padded * VL) * sizeof(float));
+    memset(s->neg_max, 0, (size_t)padded * sizeof(float));
+    for (int64_t n = 0; n < padded / MR; n++) s->fresh[n] = (1U << MR) - 1U;
+}
+
+static row_tile tile_at(const fwd_call *call, const fwd_scratch *s, int64_t row, int64_t padded)
+{
+    return (row_tile){
+        .strips = (int32_t)(foci_min64(padded - row, TILE_ROWS) / MR),
+        .q = s->q + row * call->q_words,
+        .o = s->o + row * call->o_stride,
+        .sum = s->sum + row * VL,
+        .neg_max = s->neg_max + row,
+        .fresh = s->fresh + row / MR,
+        .lo = s->lo + row,
+        .hi = s->hi + row,
+        .bounds = s->bounds + row / MR,
+    };
+}
+
+/* The block against positions: each row sees [lo, hi) as they stand in s. Keys are packed as they
+ * are met; runs begin at multiples of RUN_KEYS, so that the sums do not depend on the block. */
+static void attend_positions(const fwd_call *call, const fwd_item *item, int64_t rows,
+                             const fwd_scratch *s)
+{
+    const focal_attn_seq *seq = &call->a->seqs[item->seq];
+    const foci_rows k_rows = foci_attn_k_rows(call->a, seq, item->g);
+    const foci_rows v_rows = foci_attn_v_rows(call->a, seq, item->g);
+    const int32_t router = seq->keys ? foci_router_of(seq->keys->routers, item->g) : 0;
+    const int64_t padded = foci_round_up(rows, MR);
+    int64_t lo = INT32_MAX, hi = 0;
+    for (int64_t n = rows; n < padded; n++) {
+        s->lo[n] = s->lo[rows - 1];
+        s->hi[n] = s->hi[rows - 1];
+    }
+    for (int64_t n = 0; n < padded; n += MR) {
+        s->bounds[n / MR] = bounds_of(s->lo + n, s->hi + n);
+        if (s->bounds[n / MR].hi_max <= s->bounds[n / MR].lo_min) continue;
+        lo = foci_min64(lo, s->bounds[n / MR].lo_min);
+        hi = foci_max64(hi, s->bounds[n / MR].hi_max);
+    }
+    for (int64_t begin = lo / RUN_KEYS * RUN_KEYS; begin < hi; begin += RUN_KEYS) {
+        const int64_t end = foci_min64(begin + RUN_KEYS, hi);
+        uint8_t has_odd[RUN_PANELS] = {0};
+        const int64_t skip = foci_max64(lo - begin, 0) / NR; /* panels nobody sees */
+        for (int64_t p = skip; begin + p * NR < end; p++) {
+            int32_t row[NR];
+            const int64_t from = foci_max64(begin + p * NR, lo);
+            const int64_t to = foci_min64(begin + (p + 1) * NR, end);
+            const int64_t shift = from - begin - p * NR; /* keys before lo stay zero */
+            for (int64_t j = from; j < to; j++)
+                row[j - from] = (int32_t)foci_position_row(seq->keys, router, j);
+            const char *k[NR] = {0}, *v[NR] = {0};
+            for (int64_t n = 0; n < to - from; n++) {
+                k[shift + n] = foci_row(&k_rows, row[n]);
+                v[shift + n] = foci_row(&v_rows, row[n]);
+            }
+            float *panel = s->panels + p * call->panel_words;
+            pack_transposed(panel, k, call->a->dtype, call->a->D);
+            has_odd[p] = pack_columns(panel + call->q_words * NR, v, NR, call->a->dtype,
+                                      call->a->Dv);
+        }
+        const key_run keys = {(int32_t)begin, (int32_t)end, s->panels, has_odd, NULL};
+        for (int64_t row = 0; row < padded; row += TILE_ROWS) {
+            const row_tile tile = tile_at(call, s, row, padded);
+            attend(call, &tile, &keys, s->weights);
+        }
+    }
+}
+
+/* The window, or every key before the query; and the sinks, which come first. */
+static void attend_local(const fwd_call *call, const fwd_item *item, int64_t rows,
+                         const fwd_scratch *s)
+{
+    const focal_attn_seq *seq = &call->a->seqs[item->seq];
+    const int32_t last = item->first + item->tokens - 1;
+    if (foci_attn_local(call->a, seq, last).sink_hi > 0) {
+        for (int64_t n = 0; n < rows; n++) {
+            const int32_t token = item->first + (int32_t)(n / call->group);
+            s->lo[n] = 0;
+            s->hi[n] = foci_attn_local(call->a, seq, token).sink_hi;
+        }
+        attend_positions(call, item, rows, s);
+    }
+    for (int64_t n = 0; n < rows; n++) {
+        const foci_local local =
+            foci_attn_local(call->a, seq, item->first + (int32_t)(n / call->group));
+        s->lo[n] = local.lo;
+        s->hi[n] = local.hi;
+    }
+    attend_positions(call, item, rows, s);
+}
+
+/* The first n in [from, to) with query[n] >= token. */
+static int32_t first_query(const int32_t *query, int32_t from, int32_t to, int32_t token)
+{
+    while (from < to) {
+        const int32_t mid = from + (to - from) / 2;
+        if (query[mid] < token) from = mid + 1;
+        else to = mid;
+    }
+    return from;
+}
+
+/* One tile of group c: rows gathered from the block, taken through the group's keys, put back. */
+static void attend_group_tile(const fwd_call *call, const fwd_item *item, int32_t c,
+                              const int32_t *query, const int32_t *query_end, int64_t first_row,
+                              int64_t rows, const fwd_scratch *s)
+{
+    const fwd_groups *groups = &call->groups[item->seq];
+    const focal_keys *keys = groups->keys;
+    const int32_t router = foci_router_of(keys->routers, item->g);
+    const int64_t padded = foci_round_up(rows, MR);
+    float neg_max[TILE_ROWS] = {0};
+    int32_t lo[TILE_ROWS] = {0}, hi[TILE_ROWS];
+    uint32_t fresh[TILE_STRIPS] = {0};
+    uint64_t query_mask[TILE_ROWS] = {0};
+    strip_bounds bounds[TILE_STRIPS];
+    int64_t place[TILE_ROWS]; /* the row's place in the block */
+    const size_t q_bytes = (size_t)call->q_words * sizeof(float);
+    const size_t o_bytes = (size_t)call->o_stride * sizeof(float);
+    for (int64_t n = 0; n < padded; n++) {
+        const int64_t row = first_row + foci_min64(n, rows - 1);
+        const int64_t entry = row / call->group;
+        const int32_t token = query[entry] - item->first;
+        place[n] = (int64_t)token * call->group + row % call->group;
+        hi[n] = query_end[entry];
+        if (groups->key_mask)
+            query_mask[n] = keys->query_mask[(int64_t)router * keys->T + query[entry]];
+        memcpy(s->tile_q + n * call->q_words, s->q + place[n] * call->q_words, q_bytes);
+        memcpy(s->tile_o + n * call->o_stride, s->o + place[n] * call->o_stride, o_bytes);
+        memcpy(s->tile_sum + n * VL, s->sum + place[n] * VL, VL * sizeof(float));
+        neg_max[n] = s->neg_max[place[n]];
+        fresh[n / MR] |= (s->fresh[place[n] / MR] >> place[n] % MR & 1U) << n % MR;
+    }
+    for (int64_t n = 0; n < padded; n += MR) bounds[n / MR] = bounds_of(lo + n, hi + n);
+    const row_tile tile = {(int32_t)(padded / MR), s->tile_q, s->tile_o, s->tile_sum, neg_max,
+                           fresh, lo, hi, bounds, query_mask};
+    const int64_t panel = groups->begin[(int64_t)item->g * (keys->K + 1) + c];
+    const int32_t end = hi[rows - 1]; /* ends do not descend */
+    for (int32_t begin = 0; begin < end; begin += RUN_KEYS) {
+        const int64_t at = panel + begin / NR;
+        const key_run run = {
+            begin, (int32_t)foci_min64(begin + RUN_KEYS, end),
+            groups->panels + at * call->panel_words, groups->has_odd + at,
+            groups->key_mask && c > 0 ? groups->key_mask + at * NR : NULL};
+        attend(call, &tile, &run, s->weights);
+    }
+    for (int64_t n = 0; n < rows; n++) {
+        memcpy(s->o + place[n] * call->o_stride, s->tile_o + n * call->o_stride, o_bytes);
+        memcpy(s->sum + place[n] * VL, s->tile_sum + n * VL, VL * sizeof(float));
+        s->neg_max[place[n]] = neg_max[n];
+        if ((fresh[n / MR] >> n % MR & 1U) == 0)
+            s->fresh[place[n] / MR] &= ~(1U << place[n] % MR);
+    }
+}
+
+/* The block's queries through the groups they look into, group after group. */
+static void attend_groups(const fwd_call *call, const fwd_item *item, const fwd_scratch *s)
+{
+    const focal_keys *keys = call->groups[item->seq].keys;
+    const int32_t router = foci_router_of(keys->routers, item->g);
+    const int32_t *query = keys->query + router * keys->query_stride;
+    const int32_t *query_end = keys->query_end + router * keys->query_stride;
+    for (int32_t c = 0; c < keys->K; c++) {
+        const int32_t *from = keys->query_begin + (int64_t)router * (keys->K + 1) + c;
+        int32_t first = first_query(query, from[0], from[1], item->first);
+        const int32_t end = first_query(query, first, from[1], item->first + item->tokens);
+        while (first < end && query_end[first] == 0) first++; /* ends do not descend */
+        const int64_t rows = (int64_t)(end - first) * call->group;
+        for (int64_t row = 0; row < rows; row += TILE_ROWS)
+            attend_group_tile(call, item, c, query + first, query_end + first, row,
+                              foci_min64(rows - row, TILE_ROWS), s);
+    }
+}
+
+/* out = o / sum, lse = max + log sum. */
+static void finish_block(const fwd_call *call, const fwd_item *item, int64_t rows,
+                         const fwd_scratch *s)
+{
+    const focal_attn_args *a = call->a;
+    for (int64_t n = 0; n < rows; n++) {
+        const int64_t q_row = a->seqs[item->seq].q_row + item->first + n / call->group;
+        const int64_t h = (int64_t)item->g * call->group + n % call->group;
+        float *o = s->o + n * call->o_stride;
+        const float sum = v_reduce_add(v_load(s->sum + n * VL));
+        const bool is_empty = (s->fresh[n / MR] >> n % MR & 1U) != 0;
+        const vec scale = v_set1(is_empty ? 0.0F : 1.0F / sum);
+        for (int64_t d = 0; d < call->o_stride; d += VL)
+            v_store(o + d, v_mul(v_load(o + d), scale));
+        store_row((char *)a->out + (q_row * a->out_stride + h * a->Dv) *
+                                       (int64_t)focal_dtype_bytes(a->dtype),
+                  a->dtype, o, a->Dv);
+        if (a->lse)
+            a->lse[q_row * a->H + h] =
+                is_empty ? -INFINITY : (log2f(sum) - s->neg_max[n]) * ln_2;
+    }
+}
+
+static void forward_item(void *arg, int64_t index, int32_t thread)
+{
+    const fwd_call *call = arg;
+    const fwd_item *item = &call->items[index];
+    const int64_t rows = (int64_t)item->tokens * call->group;
+    const bool has_groups = call->a->seqs[item->seq].keys != NULL;
+    fwd_scratch s;
+    (void)lay_out(call, rows, has_groups, call->scratch + thread * call->scratch_bytes, &s);
+    begin_block(call, item, rows, &s);
+    attend_local(call, item, rows, &s);
+    if (has_groups) attend_groups(call, item, &s);
+    finish_block(call, item, rows, &s);
+}
+
+/* Tokens of an item: enough rows to use a packed key often, few enough to fit the cache and to
+ * give every thread its share. A function of the shape alone. */
+static int32_t block_tokens(const fwd_call *call, const focal_attn_seq *seq)
+{
+    if (seq->keys) {
+        const int64_t tokens = foci_round_up(foci_pieces(seq->T, 8), 16);
+        const int64_t most = foci_max64(GROUP_BLOCK_MAX * 3 / call->group, 16);
+        return (int32_t)foci_min64(foci_max64(tokens, GROUP_BLOCK_MIN), most);
+    }
+    const int64_t row_words = call->q_words + call->o_stride;
+    const int64_t rows = foci_min64(BLOCK_ROWS, foci_max64(98304 / row_words, TILE_ROWS));
+    return (int32_t)foci_max64(rows / call->group, 1);
+}
+
+static int heavier_first(const void *a, const void *b)
+{
+    const fwd_item *x = a, *y = b;
+    if (x->cost != y->cost) return x->cost < y->cost ? 1 : -1;
+    if (x->seq != y->seq) return x->seq < y->seq ? -1 : 1;
+    if (x->first != y->first) return x->first < y->first ? -1 : 1;
+    return x->g < y->g ? -1 : 1;
+}
+
+/* Fills items (or only counts them, items NULL). */
+static int64_t list_items(const fwd_call *call, fwd_item *items)
+{
+    const focal_attn_args *a = call->a;
+    int64_t count = 0;
+    for (int32_t n = 0; n < a->seq_count; n++) {
+        const focal_attn_seq *seq = &a->seqs[n];
+        const int32_t block = block_tokens(call, seq);
+        for (int32_t first = 0; first < seq->T; first += block) {
+            for (int32_t g = 0; g < a->G; g++, count++) {
+                if (!items) continue;
+                const int32_t tokens = (int32_t)foci_min64(block, seq->T - first);
+                const foci_local local = foci_attn_local(a, seq, first + tokens - 1);
+                items[count] = (fwd_item){n, g, first, tokens, 0};
+                /* with groups the distant part counts too: it grows with the position */
+                items[count].cost = (int64_t)tokens * (seq->keys ? local.hi : local.hi - local.lo);
+            }
+        }
+    }
+    return count;
+}
+
+static focal_status run_forward(fwd_call *call)
+{
+    const focal_attn_args *a = call->a;
+    bool has_groups = false;
+    for (int32_t n = 0; n < a->seq_count; n++) has_groups |= a->seqs[n].keys != NULL;
+    if (has_groups) {
+        call->groups = foci_scratch(call->ctx, (size_t)a->seq_count, sizeof *call->groups);
+        if (!call->groups) return FOCAL_ENOMEM;
+        memset(call->groups, 0, (size_t)a->seq_count * sizeof *call->groups);
+        for (int32_t n = 0; n < a->seq_count; n++)
+            if (a->seqs[n].keys) FOCAL_TRY(pack_groups(call, n));
+    }
+    for (int32_t n = 0; n < a->seq_count; n++) {
+        fwd_scratch s;
+        const int64_t tokens = foci_min64(block_tokens(call, &a->seqs[n]), a->seqs[n].T);
+        const int64_t bytes =
+            lay_out(call, tokens * call->group, a->seqs[n].keys != NULL, NULL, &s);
+        call->scratch_bytes = foci_max64(call->scratch_bytes, bytes);
+    }
+    const int64_t count = list_items(call, NULL);
+    call->items = foci_scratch(call->ctx, (size_t)count, sizeof *call->items);
+    call->scratch = foci_scratch(call->ctx, (size_t)focal_ctx_threads(call->ctx),
+                                 (size_t)call->scratch_bytes);
+    if (!call->items || !call->scratch) return FOCAL_ENOMEM;
+    (void)list_items(call, call->items);
+    qsort(call->items, (size_t)count, sizeof *call->items, heavier_first);
+    foci_parallel(call->ctx, count, forward_item, call);
+    return FOCAL_OK;
+}
+
+static focal_status forward(focal_ctx *ctx, const focal_attn_args *args)
+{
+    fwd_call call = {.ctx = ctx, .a = args, .group = args->H / args->G};
+    call.q_words = words_of(args->D);
+    call.v_panels = foci_pieces(args->Dv, NR);
+    call.o_stride = call.v_panels * NR;
+    call.panel_words = call.q_words * NR + call.v_panels * (NR / PACK) * NR;
+    const focal_status status = run_forward(&call);
+    foci_scratch_free(ctx, call.scratch);
+    foci_scratch_free(ctx, call.items);
+    free_groups(&call);
+    return status;
+}
+
+#endif /* FOCI_OPS_ATTN_ATTN_FORWARD_BODY_H */

@@ -1,0 +1,131 @@
+/* What forward and backward are built from, in the vocabulary of simd/: the register tile, and
+ * the packing of rows into the order in which it reads them. Included by one file an instruction
+ * set, after its dialect; everything is static.
+ *
+ * Packed data are 32-bit words: one float, or two bfloat16 that the dot product takes together
+ * (PACK elements). Dimensions counted in words end in `words`. */
+#ifndef FOCI_OPS_ATTN_ATTN_TILE_H
+#define FOCI_OPS_ATTN_ATTN_TILE_H
+
+#include "base/bf16.h"
+#include "base/sizes.h"
+#include "focal/base.h"
+
+#define FOCI_INLINE static inline __attribute__((always_inline))
+
+static inline int64_t words_of(int64_t elements)
+{
+    return foci_pieces(elements, PACK);
+}
+
+/* acc[r][n] += sum over w of a[r][w] . b[w][n]: MR rows of a, `lda` words apart, against `nv`
+ * vectors of columns (1 or 2) of b, whose rows are NR words. */
+FOCI_INLINE void tile_dot(vec acc[MR][2], const float *a, int64_t lda, const float *b,
+                          int64_t words, const int nv)
+{
+    /* Every third row has a pointer of its own: the two between are reached by index, so that
+     * addresses and counters stay in registers. */
+    const float *row[MR / 3];
+    for (int n = 0; n < MR / 3; n++) row[n] = a + 3 * n * lda;
+    for (int64_t w = 0; w < words; w++) {
+        const vec b0 = v_load(b), b1 = nv > 1 ? v_load(b + VL) : v_zero();
+#pragma GCC unroll 4
+        for (int n = 0; n < MR / 3; n++) {
+#pragma GCC unroll 3
+            for (int r = 0; r < 3; r++) {
+                const vec x = v_set1(row[n][r * lda]);
+                acc[3 * n + r][0] = v_dot(acc[3 * n + r][0], x, b0);
+                if (nv > 1) acc[3 * n + r][1] = v_dot(acc[3 * n + r][1], x, b1);
+            }
+            row[n]++;
+        }
+        b += NR;
+    }
+}
+
+/* VL words of a row of `width` elements, from element `at` on; zeros past its end. */
+static inline vec words_at(const char *row, focal_dtype dtype, int64_t at, int64_t width)
+{
+    const int64_t left = width - at;
+    if (left <= 0) return v_zero();
+    if (dtype == FOCAL_F32) {
+        const float *from = (const float *)(const void *)row + at;
+        return left >= VL ? v_load(from) : v_load_some(from, left);
+    }
+    const char *from = row + 2 * at;
+    if (left >= VL * PACK) {
+        if (PACK == 2) return v_load_words(from);
+        return v_load_bf16((const uint16_t *)(const void *)from);
+    }
+    uint16_t some[VL * PACK] = {0};
+    memcpy(some, from, (size_t)left * sizeof some[0]);
+    return PACK == 2 ? v_load_words(some) : v_load_bf16(some);
+}
+
+/* NR rows (NULL: zeros) side by side: word w of row n becomes panel[w][n]. */
+static inline void pack_transposed(float *panel, const char *const row[NR], focal_dtype dtype,
+                                   int64_t width)
+{
+    const int64_t words = words_of(width);
+    for (int half = 0; half < NR; half += VL) {
+        for (int64_t w = 0; w < words; w += VL) {
+            vec block[VL];
+            for (int n = 0; n < VL; n++)
+                block[n] =
+                    row[half + n] ? words_at(row[half + n], dtype, w * PACK, width) : v_zero();
+            v_transpose(block);
+            const int64_t count = foci_min64(words - w, VL);
+            for (int64_t n = 0; n < count; n++) v_store(panel + (w + n) * NR + half, block[n]);
+        }
+    }
+}
+
+/* `count` rows (a multiple of PACK; NULL: zeros), cut into panels of NR columns: panel c holds
+ * words [row / PACK][column]. Panels are `count / PACK * NR` words long, columns past the width
+ * are zero. Returns whether an infinity or a NaN was among them. */
+static inline bool pack_columns(float *panels, const char *const *row, int64_t count,
+                                focal_dtype dtype, int64_t width)
+{
+    uint32_t odd = 0;
+    for (int64_t column = 0; column < width; column += NR) {
+        for (int64_t n = 0; n < count; n += PACK) {
+            const char *first = row[n], *second = row[n + PACK - 1];
+            /* Two halves of one row, or the same columns of two rows. */
+            const int64_t at = column + (PACK == 1 ? VL : 0);
+            const vec lo = first ? words_at(first, dtype, column, width) : v_zero();
+            const vec hi = second ? words_at(second, dtype, at, width) : v_zero();
+            odd |= v_odd_words(lo) | v_odd_words(hi);
+            v_pack_columns(panels, lo, hi);
+            panels += NR;
+        }
+    }
+    return odd != 0;
+}
+
+/* One row of packed words, multiplied by `scale` where words are floats. */
+static inline void pack_row(float *words, const char *row, focal_dtype dtype, int64_t width,
+                            float scale)
+{
+    const int64_t count = words_of(width);
+    for (int64_t w = 0; w < count; w += VL) {
+        vec x = words_at(row, dtype, w * PACK, width);
+        if (PACK == 1) x = v_mul(x, v_set1(scale));
+        if (count - w >= VL) v_store(words + w, x);
+        else v_store_some(words + w, x, count - w);
+    }
+}
+
+/* `width` floats to a row of dtype. */
+static inline void store_row(char *row, focal_dtype dtype, const float *from, int64_t width)
+{
+    if (dtype == FOCAL_F32) {
+        memcpy(row, from, (size_t)width * sizeof *from);
+        return;
+    }
+    uint16_t *to = (uint16_t *)(void *)row;
+    int64_t d = 0;
+    for (; d + VL <= width; d += VL) v_store_bf16(to + d, v_load(from + d));
+    for (; d < width; d++) to[d] = foci_bf16_from_float(from[d]);
+}
+
+#endif /* FOCI_OPS_ATTN_ATTN_TILE_H */

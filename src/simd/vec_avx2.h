@@ -1,0 +1,223 @@
+/* The vocabulary on AVX2 with FMA: 8 float lanes, packed words of one float. vec_avx512_core.h
+ * says what each word means. */
+#ifndef FOCI_SIMD_VEC_AVX2_H
+#define FOCI_SIMD_VEC_AVX2_H
+
+#include <immintrin.h>
+#include <stdint.h>
+#include <string.h>
+
+typedef __m256 vec;
+
+enum {
+    VL = 8,
+    MR = 6, /* 6 x 2 accumulators, 2 operands and a broadcast: 15 of 16 registers */
+    NR = 16,
+    PACK = 1
+};
+
+static inline vec v_load(const float *p)
+{
+    return _mm256_loadu_ps(p);
+}
+
+/* VL words from any address. */
+static inline vec v_load_words(const void *p)
+{
+    return _mm256_loadu_ps(p);
+}
+
+static inline void v_store(float *p, vec x)
+{
+    _mm256_storeu_ps(p, x);
+}
+
+static inline vec v_set1(float x)
+{
+    return _mm256_set1_ps(x);
+}
+
+static inline vec v_zero(void)
+{
+    return _mm256_setzero_ps();
+}
+
+static inline vec v_add(vec a, vec b)
+{
+    return _mm256_add_ps(a, b);
+}
+
+static inline vec v_sub(vec a, vec b)
+{
+    return _mm256_sub_ps(a, b);
+}
+
+static inline vec v_mul(vec a, vec b)
+{
+    return _mm256_mul_ps(a, b);
+}
+
+static inline vec v_div(vec a, vec b)
+{
+    return _mm256_div_ps(a, b);
+}
+
+static inline vec v_fma(vec a, vec b, vec c)
+{
+    return _mm256_fmadd_ps(a, b, c);
+}
+
+static inline vec v_dot(vec acc, vec a, vec b)
+{
+    return _mm256_fmadd_ps(a, b, acc);
+}
+
+static inline vec v_max(vec a, vec b)
+{
+    return _mm256_max_ps(a, b);
+}
+
+static inline vec v_min(vec a, vec b)
+{
+    return _mm256_min_ps(a, b);
+}
+
+/* All ones in the lanes whose bit is set. */
+static inline __m256i v_lane_mask(uint32_t bits)
+{
+    const __m256i lane = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
+    return _mm256_cmpeq_epi32(_mm256_and_si256(_mm256_set1_epi32((int32_t)bits), lane), lane);
+}
+
+static inline vec v_select(uint32_t bits, vec a, vec b)
+{
+    return _mm256_blendv_ps(b, a, _mm256_castsi256_ps(v_lane_mask(bits)));
+}
+
+static inline uint32_t v_greater(vec a, vec b)
+{
+    return (uint32_t)_mm256_movemask_ps(_mm256_cmp_ps(a, b, _CMP_GT_OQ));
+}
+
+static inline float v_reduce_max(vec x)
+{
+    __m128 y = _mm_max_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
+    y = _mm_max_ps(y, _mm_movehl_ps(y, y));
+    return _mm_cvtss_f32(_mm_max_ss(y, _mm_shuffle_ps(y, y, 1)));
+}
+
+static inline float v_reduce_add(vec x)
+{
+    __m128 y = _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
+    y = _mm_add_ps(y, _mm_movehl_ps(y, y));
+    return _mm_cvtss_f32(_mm_add_ss(y, _mm_shuffle_ps(y, y, 1)));
+}
+
+static inline uint32_t v_inside(int32_t key, const int32_t *lo, const int32_t *hi)
+{
+    const __m256i k = _mm256_set1_epi32(key);
+    const __m256i below = _mm256_cmpgt_epi32(_mm256_loadu_si256((const __m256i *)lo), k);
+    const __m256i above = _mm256_cmpgt_epi32(_mm256_loadu_si256((const __m256i *)hi), k);
+    return (uint32_t)_mm256_movemask_ps(_mm256_castsi256_ps(_mm256_andnot_si256(below, above)));
+}
+
+/* 2^x by a polynomial on [-1/2, 1/2] and the exponent's bits; relative error at most 3e-7.
+ * Below 2^-126 the result is 0. */
+static inline vec v_exp2(vec x)
+{
+    const vec least = v_set1(-126.0F);
+    const __m256 is_tiny = _mm256_cmp_ps(x, least, _CMP_LT_OQ);
+    const vec y = _mm256_min_ps(v_set1(127.0F), _mm256_max_ps(least, x)); /* NaN passes */
+    const vec n = _mm256_round_ps(y, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    const vec f = v_sub(y, n);
+    vec p = v_set1(0.0013276472F);
+    p = v_fma(p, f, v_set1(0.0096755410F));
+    p = v_fma(p, f, v_set1(0.055507131F));
+    p = v_fma(p, f, v_set1(0.24022120F));
+    p = v_fma(p, f, v_set1(0.69314694F));
+    p = v_fma(p, f, v_set1(1.0000001F));
+    const __m256i exponent = _mm256_slli_epi32(_mm256_cvtps_epi32(n), 23);
+    const __m256i bits = _mm256_add_epi32(_mm256_castps_si256(p), exponent);
+    return _mm256_andnot_ps(is_tiny, _mm256_castsi256_ps(bits));
+}
+
+static inline void v_store_packed(float *p, vec lo, vec hi)
+{
+    v_store(p, lo);
+    v_store(p + VL, hi);
+}
+
+static inline vec v_load_some(const float *p, int64_t count)
+{
+    return _mm256_maskload_ps(p, v_lane_mask((1U << count) - 1U));
+}
+
+static inline void v_store_some(float *p, vec x, int64_t count)
+{
+    _mm256_maskstore_ps(p, v_lane_mask((1U << count) - 1U), x);
+}
+
+static inline vec v_load_bf16(const uint16_t *p)
+{
+    const __m256i wide = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p));
+    return _mm256_castsi256_ps(_mm256_slli_epi32(wide, 16));
+}
+
+static inline void v_store_bf16(uint16_t *p, vec x)
+{
+    const __m256i bits = _mm256_castps_si256(x);
+    const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+    const __m256i half = _mm256_add_epi32(odd, _mm256_set1_epi32(0x7FFF));
+    const __m256 is_nan = _mm256_cmp_ps(x, x, _CMP_UNORD_Q);
+    const __m256 rounded = _mm256_castsi256_ps(_mm256_add_epi32(bits, half));
+    const __m256 quiet =
+        _mm256_castsi256_ps(_mm256_or_si256(bits, _mm256_set1_epi32(0x400000)));
+    const __m256 kept = _mm256_blendv_ps(rounded, quiet, is_nan);
+    const __m256i high = _mm256_srli_epi32(_mm256_castps_si256(kept), 16);
+    const __m256i packed = _mm256_packus_epi32(high, high);
+    const __m256i lower = _mm256_permute4x64_epi64(packed, 0x08);
+    _mm_storeu_si128((__m128i *)p, _mm256_castsi256_si128(lower));
+}
+
+static inline void v_transpose(vec r[VL])
+{
+    vec t[VL];
+    for (int n = 0; n < VL; n += 2) {
+        t[n] = _mm256_unpacklo_ps(r[n], r[n + 1]);
+        t[n + 1] = _mm256_unpackhi_ps(r[n], r[n + 1]);
+    }
+    for (int n = 0; n < VL; n += 4) {
+        r[n] = _mm256_shuffle_ps(t[n], t[n + 2], 0x44);
+        r[n + 1] = _mm256_shuffle_ps(t[n], t[n + 2], 0xEE);
+        r[n + 2] = _mm256_shuffle_ps(t[n + 1], t[n + 3], 0x44);
+        r[n + 3] = _mm256_shuffle_ps(t[n + 1], t[n + 3], 0xEE);
+    }
+    for (int b = 0; b < 4; b++) {
+        t[b] = _mm256_permute2f128_ps(r[b], r[4 + b], 0x20);
+        t[4 + b] = _mm256_permute2f128_ps(r[b], r[4 + b], 0x31);
+    }
+    memcpy(r, t, sizeof t);
+}
+
+static inline uint32_t v_odd_floats(vec x)
+{
+    const __m256i exponent = _mm256_set1_epi32(0x7F800000);
+    const __m256i bits = _mm256_and_si256(_mm256_castps_si256(x), exponent);
+    return (uint32_t)_mm256_movemask_ps(
+        _mm256_castsi256_ps(_mm256_cmpeq_epi32(bits, exponent)));
+}
+
+/* Stores NR columns of PACK rows of packed words: here lo and hi are the two halves of one row. */
+static inline void v_pack_columns(float *p, vec lo, vec hi)
+{
+    v_store(p, lo);
+    v_store(p + VL, hi);
+}
+
+/* Not zero when a word holds an infinity or a NaN. */
+static inline uint32_t v_odd_words(vec x)
+{
+    return v_odd_floats(x);
+}
+
+#endif /* FOCI_SIMD_VEC_AVX2_H */

@@ -1,0 +1,35 @@
+/* AVX-512, packed words of one float: products in float32. */
+#ifndef FOCI_SIMD_VEC_AVX512_H
+#define FOCI_SIMD_VEC_AVX512_H
+
+#include "simd/vec_avx512_core.h"
+
+enum { PACK = 1 }; /* elements in a packed word */
+
+/* acc + a b, lane by lane. */
+static inline vec v_dot(vec acc, vec a, vec b)
+{
+    return _mm512_fmadd_ps(a, b, acc);
+}
+
+/* Stores the NR elements of a row of a register tile as packed words. */
+static inline void v_store_packed(float *p, vec lo, vec hi)
+{
+    v_store(p, lo);
+    v_store(p + VL, hi);
+}
+
+/* Stores NR columns of PACK rows of packed words: here lo and hi are the two halves of one row. */
+static inline void v_pack_columns(float *p, vec lo, vec hi)
+{
+    v_store(p, lo);
+    v_store(p + VL, hi);
+}
+
+/* Not zero when a word holds an infinity or a NaN. */
+static inline uint32_t v_odd_words(vec x)
+{
+    return v_odd_floats(x);
+}
+
+#endif /* FOCI_SIMD_VEC_AVX512_H */

@@ -1,0 +1,202 @@
+/* The vocabulary of vector operations on AVX-512: 16 float lanes. Kernels are written once in
+ * these words and compiled for each instruction set; vec_avx2.h is the other dialect. What a
+ * dialect adds on top (vec_avx512.h, vec_avx512bf16.h) is how a 32-bit word of packed data is
+ * multiplied: one float, or a pair of bfloat16. */
+#ifndef FOCI_SIMD_VEC_AVX512_CORE_H
+#define FOCI_SIMD_VEC_AVX512_CORE_H
+
+#include <immintrin.h>
+#include <stdint.h>
+#include <string.h>
+
+typedef __m512 vec;
+
+enum {
+    VL = 16, /* lanes of a vector */
+    MR = 12, /* rows of a register tile: 12 x 2 accumulators, 2 operands, 6 to spare */
+    NR = 32  /* columns of a register tile: two vectors */
+};
+
+static inline vec v_load(const float *p)
+{
+    return _mm512_loadu_ps(p);
+}
+
+/* VL words from any address. */
+static inline vec v_load_words(const void *p)
+{
+    return _mm512_loadu_ps(p);
+}
+
+static inline void v_store(float *p, vec x)
+{
+    _mm512_storeu_ps(p, x);
+}
+
+static inline vec v_set1(float x)
+{
+    return _mm512_set1_ps(x);
+}
+
+static inline vec v_zero(void)
+{
+    return _mm512_setzero_ps();
+}
+
+static inline vec v_add(vec a, vec b)
+{
+    return _mm512_add_ps(a, b);
+}
+
+static inline vec v_sub(vec a, vec b)
+{
+    return _mm512_sub_ps(a, b);
+}
+
+static inline vec v_mul(vec a, vec b)
+{
+    return _mm512_mul_ps(a, b);
+}
+
+static inline vec v_div(vec a, vec b)
+{
+    return _mm512_div_ps(a, b);
+}
+
+/* a b + c, rounded once. */
+static inline vec v_fma(vec a, vec b, vec c)
+{
+    return _mm512_fmadd_ps(a, b, c);
+}
+
+/* When one is NaN: b. */
+static inline vec v_max(vec a, vec b)
+{
+    return _mm512_max_ps(a, b);
+}
+
+static inline vec v_min(vec a, vec b)
+{
+    return _mm512_min_ps(a, b);
+}
+
+/* Lane n is a's where bit n is set, else b's. */
+static inline vec v_select(uint32_t bits, vec a, vec b)
+{
+    return _mm512_mask_blend_ps((__mmask16)bits, b, a);
+}
+
+/* Bit n: a > b in lane n (false for NaN). */
+static inline uint32_t v_greater(vec a, vec b)
+{
+    return _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ);
+}
+
+static inline float v_reduce_max(vec x)
+{
+    return _mm512_reduce_max_ps(x);
+}
+
+static inline float v_reduce_add(vec x)
+{
+    return _mm512_reduce_add_ps(x);
+}
+
+/* Bit n: lo[n] <= key < hi[n]. */
+static inline uint32_t v_inside(int32_t key, const int32_t *lo, const int32_t *hi)
+{
+    const __m512i k = _mm512_set1_epi32(key);
+    return _mm512_cmple_epi32_mask(_mm512_loadu_si512(lo), k) &
+           _mm512_cmpgt_epi32_mask(_mm512_loadu_si512(hi), k);
+}
+
+/* Exponent part of 2^x by scalef, which takes the floor itself; the rest by a polynomial on
+ * [0,1). -inf gives 0, NaN stays. */
+static inline vec v_fraction(vec x)
+{
+    return _mm512_reduce_ps(x, 0x09); /* x - floor(x); 0 for infinities */
+}
+
+/* 2^x, relative error at most 2.5e-7 (the polynomial's is 7.5e-8, the rest is rounding). */
+static inline vec v_exp2(vec x)
+{
+    const vec f = v_fraction(x);
+    vec p = v_set1(0.0018775767F);
+    p = v_fma(p, f, v_set1(0.0089893397F));
+    p = v_fma(p, f, v_set1(0.055826318F));
+    p = v_fma(p, f, v_set1(0.24015361F));
+    p = v_fma(p, f, v_set1(0.69315308F));
+    p = v_fma(p, f, v_set1(0.99999994F));
+    return _mm512_scalef_ps(p, x);
+}
+
+/* The first `count` (1 .. VL) floats, zeros behind them; reads no further. */
+static inline vec v_load_some(const float *p, int64_t count)
+{
+    return _mm512_maskz_loadu_ps((__mmask16)((1U << count) - 1U), p);
+}
+
+static inline void v_store_some(float *p, vec x, int64_t count)
+{
+    _mm512_mask_storeu_ps(p, (__mmask16)((1U << count) - 1U), x);
+}
+
+/* VL bfloat16 as floats, and back (nearest even, NaN stays NaN). */
+static inline vec v_load_bf16(const uint16_t *p)
+{
+    const __m512i wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p));
+    return _mm512_castsi512_ps(_mm512_slli_epi32(wide, 16));
+}
+
+static inline __m256i v_to_bf16(vec x)
+{
+    const __m512i bits = _mm512_castps_si512(x);
+    const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+    const __m512i half = _mm512_add_epi32(odd, _mm512_set1_epi32(0x7FFF));
+    const __mmask16 is_nan = _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
+    const __m512i rounded = _mm512_add_epi32(bits, half);
+    const __m512i quiet = _mm512_or_si512(bits, _mm512_set1_epi32(0x400000));
+    const __m512i kept = _mm512_mask_blend_epi32(is_nan, rounded, quiet);
+    return _mm512_cvtepi32_epi16(_mm512_srli_epi32(kept, 16));
+}
+
+static inline void v_store_bf16(uint16_t *p, vec x)
+{
+    _mm256_storeu_si256((__m256i *)p, v_to_bf16(x));
+}
+
+/* Rows of VL words become columns. */
+static inline void v_transpose(vec r[VL])
+{
+    vec t[VL];
+    for (int n = 0; n < VL; n += 2) {
+        t[n] = _mm512_unpacklo_ps(r[n], r[n + 1]);
+        t[n + 1] = _mm512_unpackhi_ps(r[n], r[n + 1]);
+    }
+    for (int n = 0; n < VL; n += 4) {
+        r[n] = _mm512_shuffle_ps(t[n], t[n + 2], 0x44);
+        r[n + 1] = _mm512_shuffle_ps(t[n], t[n + 2], 0xEE);
+        r[n + 2] = _mm512_shuffle_ps(t[n + 1], t[n + 3], 0x44);
+        r[n + 3] = _mm512_shuffle_ps(t[n + 1], t[n + 3], 0xEE);
+    }
+    /* r[4a + b] holds, in its four quarters q, column 4q + b of rows 4a .. 4a + 3. */
+    for (int b = 0; b < 4; b++) {
+        const vec lo01 = _mm512_shuffle_f32x4(r[b], r[4 + b], 0x44);
+        const vec hi01 = _mm512_shuffle_f32x4(r[b], r[4 + b], 0xEE);
+        const vec lo23 = _mm512_shuffle_f32x4(r[8 + b], r[12 + b], 0x44);
+        const vec hi23 = _mm512_shuffle_f32x4(r[8 + b], r[12 + b], 0xEE);
+        t[b] = _mm512_shuffle_f32x4(lo01, lo23, 0x88);
+        t[4 + b] = _mm512_shuffle_f32x4(lo01, lo23, 0xDD);
+        t[8 + b] = _mm512_shuffle_f32x4(hi01, hi23, 0x88);
+        t[12 + b] = _mm512_shuffle_f32x4(hi01, hi23, 0xDD);
+    }
+    memcpy(r, t, sizeof t);
+}
+
+/* True when a lane is infinite or NaN. */
+static inline uint32_t v_odd_floats(vec x)
+{
+    return _mm512_fpclass_ps_mask(x, 0x99);
+}
+
+#endif /* FOCI_SIMD_VEC_AVX512_CORE_H */

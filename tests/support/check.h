@@ -1,0 +1,93 @@
+/* What every test includes first: cmocka in the order it needs, comparers that can fail, contexts
+ * whose memory is counted and can be made to run out, and a record of the kernels that ran. */
+#ifndef FOCAL_TESTS_CHECK_H
+#define FOCAL_TESTS_CHECK_H
+
+/* clang-format off: cmocka.h needs these before it, in any order */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+/* clang-format on */
+
+#include <stdbool.h>
+
+#include "base/error.h"
+#include "focal/base.h"
+
+/* How far results may be from the exact ones.
+ *
+ * Each element has a magnitude: the sum of the absolute values of the terms that make it up, so
+ * that cancellation does not count against anybody. With e(x) = |x - exact| / magnitude, every
+ * element must have
+ *     e(got) <= factor * max over all elements of e(plain) + floor,
+ * and the root mean square of e(got) must be at most factor * that of e(plain) + floor. plain is
+ * what plain loops lose, floor two roundings of the output's type. Infinities and NaN must sit in
+ * the same places. */
+typedef struct error_bound {
+    const char *name;
+    const float *plain;      /* (count) */
+    const double *exact;     /* (count) */
+    const double *magnitude; /* (count); NULL: the largest |exact| for every element */
+    int64_t count;
+    focal_dtype dtype; /* of the output, for the floor */
+    double factor;
+} error_bound;
+
+/* NULL when got is within the bound, else a sentence with the index and the values; it stays
+ * valid until the next call. */
+const char *error_beyond(const error_bound *bound, const float *got);
+
+/* Fails the test with that sentence. */
+void assert_within(const error_bound *bound, const float *got);
+
+/* The short form: float32, one magnitude for all. */
+void assert_error_within(const char *name, const float *got, const float *plain,
+                         const double *exact, size_t count, double factor);
+
+/* |got - exact| <= tolerance * (largest |exact|, at least tiny), infinities alike; doubles. NULL
+ * or a sentence. */
+const char *double_beyond(const char *name, const double *got, const double *exact, int64_t count,
+                          double tolerance);
+void assert_doubles_within(const char *name, const double *got, const double *exact, int64_t count,
+                           double tolerance);
+
+/* Quiet NaN in every element, of a bit pattern that no computation makes: an element that was not
+ * written shows. */
+void fill_nan(void *data, size_t count, focal_dtype dtype);
+bool is_fill_nan(const void *data, size_t index, focal_dtype dtype);
+
+/* Elements of either type as float. */
+float element_get(const void *data, int64_t index, focal_dtype dtype);
+void element_set(void *data, int64_t index, focal_dtype dtype, float value);
+
+/* Memory that is counted and can fail. fail_at: the n-th request from now on fails (1: the next),
+ * 0: none; fail_on: all after it fail too. */
+void memory_fail(int64_t fail_at, bool fail_on);
+int64_t memory_live_blocks(void);
+int64_t memory_requests(void); /* since the last memory_fail() */
+focal_allocator memory_allocator(void);
+
+/* cmocka fixtures: *state is a focal_ctx * with 2 threads on that memory. Closing requires that
+ * nothing is left behind. */
+int open_ctx(void **state);
+int close_ctx(void **state);
+/* A context with this many threads on that memory; fails the test when it cannot be had. */
+focal_ctx *new_ctx(int32_t threads);
+
+/* status must be as given, and a failure must come with one line of text. */
+void assert_status(focal_ctx *ctx, focal_status got, focal_status expected);
+
+/* Which kernels ran. assert_ran prints them, and requires the one named and those that the
+ * environment's FOCAL_TEST_REQUIRE lists, separated by commas: a skipped kernel cannot look
+ * green. */
+void note_ran(const char *operation, const char *kernel);
+void assert_ran(const char *operation, const char *kernel);
+/* The first required kernel that did not run, or NULL. */
+const char *missing_kernel(const char *operation, const char *kernel, const char *required);
+
+/* calloc that fails the test instead of returning NULL; count 0 gives a block too. */
+void *new_array(size_t count, size_t size);
+
+#endif /* FOCAL_TESTS_CHECK_H */
