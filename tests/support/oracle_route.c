@@ -175,10 +175,104 @@ void oracle_route_scores_backward(const oracle_router *router, int64_t T, const 
     hand_over(grads->de, de, t->routers * e_size);
 }
 
+/* The sizes of one side, added to dh, dp, da and du; s is overwritten. ds may be NULL. */
+typedef struct side_sizes {
+    double *s, *dh, *dp, *da, *du;
+} side_sizes;
+
+static void side_measure(const oracle_router *t, side side_of, int64_t r, int64_t T,
+                         const double *h, const double *ds, side_sizes to)
+{
+    double *u = zeros(t->K * t->R), *x = zeros(t->R), *y = zeros(t->R), *dy = zeros(t->R);
+    normed_centroids(t, r, u);
+    for (int64_t i = 0; i < T; i++) {
+        project(t, side_of, h + i * t->C, x);
+        const double length = t->is_raw ? 1.0 : sqrt(dot(t->R, x, x)) + 1e-30;
+        double along = 0.0;
+        for (int64_t d = 0; d < t->R; d++) {
+            y[d] = side_of.a ? fabs(side_of.a[d]) : 0.0;
+            for (int64_t c = 0; c < t->C; c++)
+                y[d] += fabs(h[i * t->C + c] * side_of.p[c * t->R + d]);
+            y[d] /= length;
+        }
+        for (int64_t c = 0; c < t->K; c++) {
+            double sum = side_of.beta ? fabs(side_of.beta[c]) : 0.0;
+            for (int64_t d = 0; d < t->R; d++) sum += t->sharpness * y[d] * fabs(u[c * t->R + d]);
+            to.s[(i * t->routers + r) * t->K + c] = sum;
+        }
+        for (int64_t d = 0; d < t->R && ds; d++) {
+            dy[d] = 0.0;
+            for (int64_t c = 0; c < t->K; c++) {
+                const double weight = t->sharpness * fabs(ds[(i * t->routers + r) * t->K + c]);
+                dy[d] += weight * fabs(u[c * t->R + d]);
+                to.du[c * t->R + d] += weight * y[d];
+            }
+            along += y[d] * dy[d];
+        }
+        for (int64_t d = 0; d < t->R && ds; d++) {
+            const double dx = t->is_raw ? dy[d] : (dy[d] + y[d] * along) / length;
+            to.da[d] += dx;
+            for (int64_t c = 0; c < t->C; c++) {
+                to.dp[c * t->R + d] += fabs(h[i * t->C + c]) * dx;
+                to.dh[i * t->C + c] += fabs(side_of.p[c * t->R + d]) * dx;
+            }
+        }
+    }
+    free(u);
+    free(x);
+    free(y);
+    free(dy);
+}
+
+/* (du + |u| (|u| . du)) / |e|, row by row, in place of du. */
+static void measure_centroids(const oracle_router *t, int64_t r, const double *du, double *de)
+{
+    for (int64_t c = 0; c < t->K; c++) {
+        const double *e = t->e + (r * t->K + c) * t->R;
+        const double length = sqrt(dot(t->R, e, e)) + 1e-30;
+        double along = 0.0;
+        for (int64_t d = 0; d < t->R; d++) along += fabs(e[d]) * du[c * t->R + d] / length;
+        for (int64_t d = 0; d < t->R; d++)
+            de[c * t->R + d] = t->is_raw
+                                   ? du[c * t->R + d]
+                                   : (du[c * t->R + d] + fabs(e[d]) / length * along) / length;
+    }
+}
+
+void oracle_route_scores_sizes(const oracle_router *router, int64_t T, const double *h,
+                               const double *dsk, const double *dsq,
+                               const oracle_route_sizes *sizes)
+{
+    const oracle_router *t = router;
+    const int64_t p_size = t->C * t->R, e_size = t->K * t->R, s_size = T * t->routers * t->K;
+    double *sk = zeros(s_size), *sq = zeros(s_size), *dh = zeros(T * t->C);
+    double *du = zeros(e_size), *de = zeros(t->routers * e_size);
+    double *dpk = zeros(t->routers * p_size), *dak = zeros(t->routers * t->R);
+    double *dpq = zeros(t->routers * p_size), *daq = zeros(t->routers * t->R);
+    for (int64_t r = 0; r < t->routers; r++) {
+        memset(du, 0, (size_t)e_size * sizeof *du);
+        const side_sizes of_keys = {sk, dh, dpk + r * p_size, dak + r * t->R, du};
+        const side_sizes of_queries = {sq, dh, (t->pq ? dpq : dpk) + r * p_size,
+                                       (t->pq ? daq : dak) + r * t->R, du};
+        side_measure(t, key_side(t, r), r, T, h, dsk, of_keys);
+        side_measure(t, query_side(t, r), r, T, h, dsq, of_queries);
+        measure_centroids(t, r, du, de + r * e_size);
+    }
+    free(du);
+    hand_over(sizes->sk, sk, s_size);
+    hand_over(sizes->sq, sq, s_size);
+    hand_over(sizes->dh, dh, T * t->C);
+    hand_over(sizes->dpk, dpk, t->routers * p_size);
+    hand_over(sizes->dpq, dpq, t->routers * p_size);
+    hand_over(sizes->dak, dak, t->routers * t->R);
+    hand_over(sizes->daq, daq, t->routers * t->R);
+    hand_over(sizes->de, de, t->routers * e_size);
+}
+
 /* log sum exp of n numbers, step apart. */
 static double log_sum(int64_t n, int64_t step, const double *x)
 {
-    double max = -INFINITY, sum = 0.0;
+    double max = -HUGE_VAL, sum = 0.0;
     for (int64_t i = 0; i < n; i++) max = fmax(max, x[i * step]);
     if (isinf(max)) return max;
     for (int64_t i = 0; i < n; i++) sum += exp(x[i * step] - max);
@@ -302,7 +396,7 @@ void oracle_route_top(int64_t rows, int64_t K, int64_t k, const double *s, int32
 /* The least distance between a score that is among the top and one that is not. */
 static double top_gap(int64_t K, int64_t top, const double *s)
 {
-    double lowest_in = INFINITY, highest_out = -INFINITY;
+    double lowest_in = HUGE_VAL, highest_out = -HUGE_VAL;
     for (int64_t c = 0; c < K; c++) {
         if (rank_of(K, s, c) < top)
             lowest_in = fmin(lowest_in, s[c]);
@@ -337,7 +431,7 @@ static double sign(double x)
 void oracle_route_balance(oracle_balance *b)
 {
     double *moved = zeros(b->K);
-    b->margin = INFINITY;
+    b->margin = HUGE_VAL;
     for (int64_t r = 0; r < b->routers; r++) {
         double *beta = b->beta + r * b->K, *load = b->load + r * b->K;
         for (int64_t n = 0; n < b->rounds; n++) {

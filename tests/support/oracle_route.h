@@ -34,6 +34,16 @@ void oracle_route_scores_backward(const oracle_router *router, int64_t T, const 
                                   const double *dsk, const double *dsq,
                                   const oracle_route_grads *grads);
 
+/* How large each result is before anything cancels: the sum of the absolute values of all terms,
+ * with what roundoff in h p + a becomes when that is short. Errors are measured against it.
+ * Arguments as above; any result may be NULL. */
+typedef struct oracle_route_sizes {
+    double *sk, *sq, *dh, *dpk, *dpq, *dak, *daq, *de;
+} oracle_route_sizes;
+void oracle_route_scores_sizes(const oracle_router *router, int64_t T, const double *h,
+                               const double *dsk, const double *dsq,
+                               const oracle_route_sizes *sizes);
+
 void oracle_route_soften(int64_t rows, int64_t K, const double *s, double *g);
 void oracle_route_soften_backward(int64_t rows, int64_t K, const double *g, const double *dg,
                                   double *ds);

@@ -305,10 +305,10 @@ void oracle_route_start(oracle_start *s)
 
 double oracle_kmeans_round(int64_t T, int64_t R, int64_t K, const double *z, double *e)
 {
-    double margin = INFINITY;
+    double margin = HUGE_VAL;
     double *sums = zeros(K * R);
     for (int64_t i = 0; i < T; i++) {
-        double best = -INFINITY, second = -INFINITY;
+        double best = -HUGE_VAL, second = -HUGE_VAL;
         int64_t chosen = 0;
         for (int64_t c = 0; c < K; c++) {
             double score = 0.0;

@@ -74,7 +74,7 @@ static void expect(const golden *g, const char *name, double *got, int64_t count
 static double *blank(int64_t n)
 {
     double *x = new_array((size_t)n, sizeof *x);
-    for (int64_t i = 0; i < n; i++) x[i] = NAN;
+    for (int64_t i = 0; i < n; i++) x[i] = (double)NAN;
     return x;
 }
 
