@@ -1,13 +1,11 @@
 #!/usr/bin/env python3
-"""Writes the golden vectors of routing, tests/golden_route/*.bin, with PyTorch and NumPy.
+"""Writes the golden vectors of routing: tests/golden/route.manifest and route.bin.
 
-Everything is float64 and follows docs/MATH.md, 3; gradients are autograd's. A file is a list of
-arrays: one line of text "name count dims...", then count little-endian float64. The files are
-in git, so only a change of the definition needs this script:
-
-    python3 tools/golden_route.py [folder]
+Everything is float64 and follows docs/MATH.md, 3, with PyTorch and NumPy; gradients are
+autograd's. Usage: tools/golden_route.py [FOLDER]
 """
 import pathlib
+import struct
 import sys
 
 import numpy as np
@@ -17,15 +15,23 @@ torch.set_default_dtype(torch.float64)
 torch.set_num_threads(1)
 
 
-def write(folder, name, **arrays):
-    with open(folder / f"{name}.bin", "wb") as file:
-        for key, value in arrays.items():
-            if torch.is_tensor(value):
-                value = value.detach().numpy()
-            value = np.asarray(value, dtype="<f8")
-            dims = " ".join(str(n) for n in value.shape)
-            file.write(f"{key} {value.size} {dims}".rstrip().encode() + b"\n")
-            file.write(np.ascontiguousarray(value).tobytes())
+class Golden:
+    """Cases with parameters and tensors, in the form that tests/support/golden.c reads."""
+
+    def __init__(self):
+        self.lines, self.data = ["focal golden 1"], []
+
+    def add(self, name, parameters, **tensors):
+        self.lines.append(f"case {name} " + " ".join(repr(float(x)) for x in parameters))
+        for tensor, x in tensors.items():
+            x = np.asarray(x.detach() if torch.is_tensor(x) else x, dtype=np.float64).reshape(-1)
+            self.lines.append(f"tensor {tensor} {len(self.data)} {x.size}")
+            self.data += x.tolist()
+
+    def write(self, folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "route.manifest").write_text("\n".join(self.lines) + "\n")
+        (folder / "route.bin").write_bytes(struct.pack(f"<{len(self.data)}d", *self.data))
 
 
 def unit(x):
@@ -36,7 +42,7 @@ def leaf(generator, *shape):
     return torch.randn(*shape, generator=generator).requires_grad_()
 
 
-def scores(folder, name, seed, T, C, R, K, routers, raw, shared, offsets):
+def scores(golden, name, seed, T, C, R, K, routers, raw, shared, offsets):
     """3.1; shared means one projection for keys and queries."""
     g = torch.Generator().manual_seed(seed)
     sharpness = 1.25 if raw else 10.0
@@ -52,7 +58,7 @@ def scores(folder, name, seed, T, C, R, K, routers, raw, shared, offsets):
     sq = sharpness * torch.einsum("tnr,nkr->tnk", zq, norm(e))
     dsk, dsq = (torch.randn(T, routers, K, generator=g) for _ in range(2))
     ((sk * dsk).sum() + (sq * dsq).sum()).backward()
-    arrays = dict(sizes=[T, C, R, K, routers, raw, sharpness], h=h, pk=pk, e=e, beta=beta,
+    arrays = dict(h=h, pk=pk, e=e, beta=beta,
                   sk=sk, sq=sq, dsk=dsk, dsq=dsq, dh=h.grad, dpk=pk.grad, de=e.grad)
     if offsets:
         arrays.update(ak=ak, dak=ak.grad)
@@ -60,10 +66,10 @@ def scores(folder, name, seed, T, C, R, K, routers, raw, shared, offsets):
         arrays.update(pq=pq, dpq=pq.grad)
         if offsets:
             arrays.update(aq=aq, daq=aq.grad)
-    write(folder, name, **arrays)
+    golden.add(name, [T, C, R, K, routers, raw, sharpness], **arrays)
 
 
-def groups(folder, name, seed, T, routers, K, rounds, spread):
+def groups(golden, name, seed, T, routers, K, rounds, spread):
     """3.2, paper: rounds of columns to T/K, rows to 1; no rounds: softmax."""
     g = torch.Generator().manual_seed(seed)
     s = (spread * torch.randn(T, routers, K, generator=g)).requires_grad_()
@@ -76,11 +82,11 @@ def groups(folder, name, seed, T, routers, K, rounds, spread):
     (soft * dg).sum().backward()
     load = soft.mean(dim=0)
     entropy = -torch.special.xlogy(soft, soft).sum(dim=2).mean(dim=0)
-    write(folder, name, sizes=[T, routers, K, rounds], s=s, g=soft, dg=dg, ds=s.grad, load=load,
-          entropy=entropy)
+    golden.add(name, [T, routers, K, rounds], s=s, g=soft, dg=dg, ds=s.grad, load=load,
+               entropy=entropy)
 
 
-def balance(folder, name, seed, kind, T, routers, K, top, rounds, rate):
+def balance(golden, name, seed, kind, T, routers, K, top, rounds, rate):
     """3.2, causal: beta moves, and the scores with it."""
     g = torch.Generator().manual_seed(seed)
     beta = 0.3 * torch.randn(routers, K, generator=g)
@@ -95,18 +101,18 @@ def balance(folder, name, seed, kind, T, routers, K, top, rounds, rate):
             beta = beta - beta.mean(dim=1, keepdim=True)
         else:
             beta = beta + rate * torch.sign(1.0 / K - load)
-    write(folder, name, sizes=[kind, T, routers, K, top, rounds, rate], **before,
-          sk_after=bare + beta, beta_after=beta, load=load)
+    golden.add(name, [kind, T, routers, K, top, rounds, rate], **before,
+               sk_after=bare + beta, beta_after=beta, load=load)
 
 
-def top(folder, name, seed, rows, K, k):
+def top(golden, name, seed, rows, K, k):
     """3.3: best first, ties to the lower index, NaN last; few distinct values make many ties."""
     rng = np.random.default_rng(seed)
     s = rng.integers(-2, 3, size=(rows, K)).astype(np.float64)
     s[rng.random((rows, K)) < 0.1] = np.nan
     s[rng.random((rows, K)) < 0.1] = -np.inf
     order = np.argsort(-np.nan_to_num(s, nan=-np.inf, neginf=-np.inf), axis=1, kind="stable")
-    write(folder, name, sizes=[rows, K, k], s=s, groups=order[:, :k])
+    golden.add(name, [rows, K, k], s=s, groups=order[:, :k])
 
 
 def power(m, exponent):
@@ -115,7 +121,7 @@ def power(m, exponent):
     return vectors @ np.diag(values**exponent) @ vectors.T
 
 
-def start(folder, name, seed, T, C, H, G, D, R, routers, given, biased, interleaved, distances):
+def start(golden, name, seed, T, C, H, G, D, R, routers, given, biased, interleaved, distances):
     """3.4 up to the centroids. Directions have a free sign, so products are written."""
     rng = np.random.default_rng(seed)
     h = rng.normal(size=(T, C)) * np.linspace(1.5, 0.5, C) + 0.2 * rng.normal(size=C)
@@ -163,35 +169,36 @@ def start(folder, name, seed, T, C, H, G, D, R, routers, given, biased, interlea
         for key, value in dict(pkpk=pk @ pk.T, pkpq=pk @ pq.T, pqpq=pq @ pq.T, pkak=pk @ ak,
                                pkaq=pk @ aq).items():
             out[key].append(value)
-    arrays = dict(sizes=[T, C, H, G, D, R, routers, interleaved, *distances], h=h, q=q, k=k,
-                  rope_freq=freq)
+    arrays = dict(h=h, q=q, k=k, rope_freq=freq)
     if given:
         arrays.update(wq=wq, wk=wk)
     if biased:
         arrays.update(bq=bq)
-    write(folder, name, **arrays, **{key: np.stack(value) for key, value in out.items()})
+    golden.add(name, [T, C, H, G, D, R, routers, interleaved, *distances], **arrays,
+               **{key: np.stack(value) for key, value in out.items()})
 
 
 def main():
-    default = pathlib.Path(__file__).resolve().parent.parent / "tests" / "golden_route"
+    default = pathlib.Path(__file__).resolve().parent.parent / "tests" / "golden"
     folder = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else default
-    folder.mkdir(parents=True, exist_ok=True)
-    scores(folder, "scores_unit", 1, 7, 10, 5, 4, 2, False, False, True)
-    scores(folder, "scores_bare", 2, 5, 6, 3, 3, 1, False, False, False)
-    scores(folder, "scores_shared", 3, 6, 8, 4, 5, 2, False, True, True)
-    scores(folder, "scores_paper", 4, 6, 9, 4, 4, 1, True, True, False)
-    groups(folder, "softmax", 5, 9, 2, 5, 0, 3.0)
-    groups(folder, "sinkhorn_1", 6, 8, 1, 4, 1, 2.0)
-    groups(folder, "sinkhorn_10", 7, 23, 2, 5, 10, 4.0)
-    groups(folder, "sinkhorn_few", 8, 3, 1, 7, 10, 3.0)
-    balance(folder, "balance_log", 9, 0, 31, 2, 5, 1, 3, 0.55)
-    balance(folder, "balance_log_shared", 10, 0, 20, 1, 6, 2, 5, 0.3)
-    balance(folder, "balance_sign", 11, 1, 23, 2, 4, 1, 4, 0.11)
-    top(folder, "top", 12, 24, 9, 4)
-    start(folder, "start_kv", 13, 40, 9, 4, 2, 4, 3, 2, True, False, False, (3, 30))
-    start(folder, "start_layer", 14, 40, 9, 4, 2, 4, 3, 1, True, True, False, (3, 30))
-    start(folder, "start_interleaved", 15, 36, 10, 2, 1, 6, 4, 1, True, True, True, (2, 17))
-    start(folder, "start_fitted", 16, 50, 8, 4, 2, 4, 2, 2, False, False, False, (0, 12))
+    golden = Golden()
+    scores(golden, "scores_unit", 1, 7, 10, 5, 4, 2, False, False, True)
+    scores(golden, "scores_bare", 2, 5, 6, 3, 3, 1, False, False, False)
+    scores(golden, "scores_shared", 3, 6, 8, 4, 5, 2, False, True, True)
+    scores(golden, "scores_paper", 4, 6, 9, 4, 4, 1, True, True, False)
+    groups(golden, "softmax", 5, 9, 2, 5, 0, 3.0)
+    groups(golden, "sinkhorn_1", 6, 8, 1, 4, 1, 2.0)
+    groups(golden, "sinkhorn_10", 7, 23, 2, 5, 10, 4.0)
+    groups(golden, "sinkhorn_few", 8, 3, 1, 7, 10, 3.0)
+    balance(golden, "balance_log", 9, 0, 31, 2, 5, 1, 3, 0.55)
+    balance(golden, "balance_log_shared", 10, 0, 20, 1, 6, 2, 5, 0.3)
+    balance(golden, "balance_sign", 11, 1, 23, 2, 4, 1, 4, 0.11)
+    top(golden, "top", 12, 24, 9, 4)
+    start(golden, "start_kv", 13, 40, 9, 4, 2, 4, 3, 2, True, False, False, (3, 30))
+    start(golden, "start_layer", 14, 40, 9, 4, 2, 4, 3, 1, True, True, False, (3, 30))
+    start(golden, "start_interleaved", 15, 36, 10, 2, 1, 6, 4, 1, True, True, True, (2, 17))
+    start(golden, "start_fitted", 16, 50, 8, 4, 2, 4, 2, 2, False, False, False, (0, 12))
+    golden.write(folder)
 
 
 if __name__ == "__main__":

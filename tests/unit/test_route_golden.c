@@ -1,4 +1,4 @@
-/* The double oracle of routing against PyTorch and NumPy: tests/golden_route, made by
+/* The double oracle of routing against PyTorch and NumPy: tests/golden/route, made by
  * tools/golden_route.py. */
 #include "support/check.h"
 
@@ -7,67 +7,23 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "support/golden.h"
 #include "support/oracle_route.h"
 
-enum { MAX_ARRAYS = 32, NAME_BYTES = 24 };
-
-static const double tolerance = 1e-10;
-
-/* A file of arrays: lines "name count dims...", each followed by count float64. */
-typedef struct golden {
-    char name[MAX_ARRAYS][NAME_BYTES];
-    double *data[MAX_ARRAYS];
-    int64_t count[MAX_ARRAYS];
-    int arrays;
-} golden;
-
-static golden golden_read(const char *name)
+/* The tensor of that name, which the case must have. */
+static const double *find(const golden_case *c, const char *name, int64_t count)
 {
-    golden g = {.arrays = 0};
-    char path[512], line[128];
-    (void)snprintf(path, sizeof path, "%s/golden_route/%s.bin", FOCAL_TEST_DIR, name);
-    FILE *file = fopen(path, "rb");
-    if (!file) fail_msg("%s cannot be opened", path);
-    while (fgets(line, sizeof line, file)) {
-        long long count = -1;
-        assert_true(g.arrays < MAX_ARRAYS);
-        assert_int_equal(sscanf(line, "%23s %lld", g.name[g.arrays], &count), 2);
-        assert_in_range(count, 1, 100000);
-        double *data = new_array((size_t)count, sizeof *data);
-        assert_int_equal(fread(data, sizeof *data, (size_t)count, file), count);
-        g.count[g.arrays] = count;
-        g.data[g.arrays++] = data;
-    }
-    (void)fclose(file);
-    return g;
+    const double *data = golden_get(c, name, count);
+    if (!data) fail_msg("%s: no %s", c->name, name);
+    return data;
 }
 
-static void golden_free(golden *g)
+/* Compares with the tensor of that name and frees got. */
+static void expect(const golden_case *c, const char *name, double *got, int64_t count)
 {
-    for (int n = 0; n < g->arrays; n++) free(g->data[n]);
-}
-
-/* The array of that name, or NULL. */
-static double *find(const golden *g, const char *name)
-{
-    for (int n = 0; n < g->arrays; n++)
-        if (strcmp(g->name[n], name) == 0) return g->data[n];
-    return NULL;
-}
-
-static int64_t count_of(const golden *g, const char *name)
-{
-    for (int n = 0; n < g->arrays; n++)
-        if (strcmp(g->name[n], name) == 0) return g->count[n];
-    fail_msg("no array %s", name);
-    return 0;
-}
-
-/* Compares with the array of that name, which must be there and have that count; frees got. */
-static void expect(const golden *g, const char *name, double *got, int64_t count)
-{
-    assert_int_equal(count_of(g, name), count);
-    assert_doubles_within(name, got, find(g, name), count, tolerance);
+    char full_name[80];
+    (void)snprintf(full_name, sizeof full_name, "%s: %s", c->name, name);
+    assert_doubles_within(full_name, got, find(c, name, count), count, 1e-10);
     free(got);
 }
 
@@ -78,70 +34,74 @@ static double *blank(int64_t n)
     return x;
 }
 
-static double *copy(const golden *g, const char *name)
+static double *copy(const double *x, int64_t n)
 {
-    double *x = blank(count_of(g, name));
-    memcpy(x, find(g, name), (size_t)count_of(g, name) * sizeof *x);
-    return x;
+    double *y = blank(n);
+    memcpy(y, x, (size_t)n * sizeof *y);
+    return y;
 }
 
-static void check_scores(const char *name)
+/* Runs check on every case whose name begins so; there must be `count` of them. */
+static void for_each(const char *prefix, int count, void (*check)(const golden_case *c))
 {
-    golden g = golden_read(name);
-    const double *n = find(&g, "sizes");
+    golden *g = golden_open("route");
+    int met = 0;
+    for (int n = 0; n < g->case_count; n++) {
+        if (strncmp(g->cases[n].name, prefix, strlen(prefix)) != 0) continue;
+        check(&g->cases[n]);
+        met++;
+    }
+    assert_int_equal(met, count);
+    golden_close(g);
+}
+
+static void check_scores(const golden_case *c)
+{
+    const double *n = c->parameters;
     const int64_t T = (int64_t)n[0], C = (int64_t)n[1], R = (int64_t)n[2], K = (int64_t)n[3],
-                  routers = (int64_t)n[4], size = T * routers * K;
+                  routers = (int64_t)n[4];
+    const int64_t s_size = T * routers * K, p_size = routers * C * R, a_size = routers * R,
+                  e_size = routers * K * R;
     const oracle_router t = {.C = C,
                              .R = R,
                              .K = K,
                              .routers = routers,
                              .is_raw = n[5] != 0.0,
                              .sharpness = n[6],
-                             .pk = find(&g, "pk"),
-                             .pq = find(&g, "pq"),
-                             .ak = find(&g, "ak"),
-                             .aq = find(&g, "aq"),
-                             .e = find(&g, "e"),
-                             .beta = find(&g, "beta")};
-    double *sk = blank(size), *sq = blank(size);
-    oracle_route_scores(&t, T, find(&g, "h"), sk, sq);
-    expect(&g, "sk", sk, size);
-    expect(&g, "sq", sq, size);
-
-    const int64_t p_size = routers * C * R, a_size = routers * R;
+                             .pk = find(c, "pk", p_size),
+                             .pq = golden_get(c, "pq", p_size),
+                             .ak = golden_get(c, "ak", a_size),
+                             .aq = golden_get(c, "aq", a_size),
+                             .e = find(c, "e", e_size),
+                             .beta = find(c, "beta", routers * K)};
+    const double *h = find(c, "h", T * C);
+    double *sk = blank(s_size), *sq = blank(s_size);
+    oracle_route_scores(&t, T, h, sk, sq);
+    expect(c, "sk", sk, s_size);
+    expect(c, "sq", sq, s_size);
     const oracle_route_grads grads = {
         .dh = blank(T * C),
         .dpk = blank(p_size),
         .dpq = t.pq ? blank(p_size) : NULL,
         .dak = t.ak ? blank(a_size) : NULL,
         .daq = t.aq ? blank(a_size) : NULL,
-        .de = blank(routers * K * R),
+        .de = blank(e_size),
     };
-    oracle_route_scores_backward(&t, T, find(&g, "h"), find(&g, "dsk"), find(&g, "dsq"), &grads);
-    expect(&g, "dh", grads.dh, T * C);
-    expect(&g, "dpk", grads.dpk, p_size);
-    expect(&g, "de", grads.de, routers * K * R);
-    if (t.pq) expect(&g, "dpq", grads.dpq, p_size);
-    if (t.ak) expect(&g, "dak", grads.dak, a_size);
-    if (t.aq) expect(&g, "daq", grads.daq, a_size);
-    golden_free(&g);
+    oracle_route_scores_backward(&t, T, h, find(c, "dsk", s_size), find(c, "dsq", s_size), &grads);
+    expect(c, "dh", grads.dh, T * C);
+    expect(c, "dpk", grads.dpk, p_size);
+    expect(c, "de", grads.de, e_size);
+    if (t.pq) expect(c, "dpq", grads.dpq, p_size);
+    if (t.ak) expect(c, "dak", grads.dak, a_size);
+    if (t.aq) expect(c, "daq", grads.daq, a_size);
 }
 
-static void scores_are_those_of_pytorch(void **state)
+static void check_groups(const golden_case *c)
 {
-    (void)state;
-    check_scores("scores_unit");
-    check_scores("scores_bare");
-    check_scores("scores_shared");
-    check_scores("scores_paper");
-}
-
-static void check_groups(const char *name)
-{
-    golden file = golden_read(name);
-    const double *n = find(&file, "sizes"), *s = find(&file, "s"), *dg = find(&file, "dg");
+    const double *n = c->parameters;
     const int64_t T = (int64_t)n[0], routers = (int64_t)n[1], K = (int64_t)n[2],
                   rounds = (int64_t)n[3], size = T * routers * K;
+    const double *s = find(c, "s", size), *dg = find(c, "dg", size);
     double *g = blank(size), *ds = blank(size), *load = blank(routers * K),
            *entropy = blank(routers);
     if (rounds == 0) {
@@ -153,64 +113,42 @@ static void check_groups(const char *name)
     }
     for (int64_t r = 0; r < routers; r++)
         entropy[r] = oracle_route_soft_stats(T, routers, K, r, g, load + r * K);
-    expect(&file, "g", g, size);
-    expect(&file, "ds", ds, size);
-    expect(&file, "load", load, routers * K);
-    expect(&file, "entropy", entropy, routers);
-    golden_free(&file);
+    expect(c, "g", g, size);
+    expect(c, "ds", ds, size);
+    expect(c, "load", load, routers * K);
+    expect(c, "entropy", entropy, routers);
 }
 
-static void groups_are_those_of_pytorch(void **state)
+static void check_balance(const golden_case *c)
 {
-    (void)state;
-    check_groups("softmax");
-    check_groups("sinkhorn_1");
-    check_groups("sinkhorn_10");
-    check_groups("sinkhorn_few");
-}
-
-static void check_balance(const char *name)
-{
-    golden g = golden_read(name);
-    const double *n = find(&g, "sizes");
+    const double *n = c->parameters;
     oracle_balance b = {.kind = n[0] == 0.0 ? FOCAL_BALANCE_LOG : FOCAL_BALANCE_SIGN,
                         .T = (int64_t)n[1],
                         .routers = (int64_t)n[2],
                         .K = (int64_t)n[3],
                         .top = (int64_t)n[4],
                         .rounds = (int64_t)n[5],
-                        .rate = n[6],
-                        .sk = copy(&g, "sk"),
-                        .beta = copy(&g, "beta"),
-                        .load = blank(count_of(&g, "beta"))};
+                        .rate = n[6]};
+    const int64_t size = b.T * b.routers * b.K, betas = b.routers * b.K;
+    b.sk = copy(find(c, "sk", size), size);
+    b.beta = copy(find(c, "beta", betas), betas);
+    b.load = blank(betas);
     oracle_route_balance(&b);
     assert_true(b.margin > 1e-6); /* the fixture must not hang on roundoff */
-    expect(&g, "sk_after", b.sk, b.T * b.routers * b.K);
-    expect(&g, "beta_after", b.beta, b.routers * b.K);
-    expect(&g, "load", b.load, b.routers * b.K);
-    golden_free(&g);
+    expect(c, "sk_after", b.sk, size);
+    expect(c, "beta_after", b.beta, betas);
+    expect(c, "load", b.load, betas);
 }
 
-static void balance_is_that_of_pytorch(void **state)
+static void check_top(const golden_case *c)
 {
-    (void)state;
-    check_balance("balance_log");
-    check_balance("balance_log_shared");
-    check_balance("balance_sign");
-}
-
-static void top_is_that_of_numpy(void **state)
-{
-    (void)state;
-    golden g = golden_read("top");
-    const double *n = find(&g, "sizes");
-    const int64_t rows = (int64_t)n[0], K = (int64_t)n[1], k = (int64_t)n[2];
+    const int64_t rows = (int64_t)c->parameters[0], K = (int64_t)c->parameters[1],
+                  k = (int64_t)c->parameters[2];
+    const double *expected = find(c, "groups", rows * k);
     int32_t *groups = new_array((size_t)(rows * k), sizeof *groups);
-    oracle_route_top(rows, K, k, find(&g, "s"), groups);
-    for (int64_t i = 0; i < rows * k; i++)
-        assert_int_equal(groups[i], (int64_t)find(&g, "groups")[i]);
+    oracle_route_top(rows, K, k, find(c, "s", rows * K), groups);
+    for (int64_t i = 0; i < rows * k; i++) assert_int_equal(groups[i], (int32_t)expected[i]);
     free(groups);
-    golden_free(&g);
 }
 
 /* out (routers, m, n) = x (routers, m, R) y (routers, n, R)^T */
@@ -226,10 +164,9 @@ static double *products(int64_t routers, int64_t m, int64_t n, int64_t R, const 
     return out;
 }
 
-static void check_start(const char *name)
+static void check_start(const golden_case *c)
 {
-    golden g = golden_read(name);
-    const double *n = find(&g, "sizes");
+    const double *n = c->parameters;
     oracle_start s = {.T = (int64_t)n[0],
                       .C = (int64_t)n[1],
                       .H = (int64_t)n[2],
@@ -239,39 +176,60 @@ static void check_start(const char *name)
                       .routers = (int64_t)n[6],
                       .is_interleaved = n[7] != 0.0,
                       .distance_min = (int64_t)n[8],
-                      .distance_max = (int64_t)n[9],
-                      .h = find(&g, "h"),
-                      .q = find(&g, "q"),
-                      .k = find(&g, "k"),
-                      .wq = find(&g, "wq"),
-                      .wk = find(&g, "wk"),
-                      .bq = find(&g, "bq"),
-                      .rope_freq = find(&g, "rope_freq")};
-    const int64_t C = s.C, R = s.R, routers = s.routers;
+                      .distance_max = (int64_t)n[9]};
+    const int64_t T = s.T, C = s.C, R = s.R, routers = s.routers;
+    s.h = find(c, "h", T * C);
+    s.q = find(c, "q", T * s.H * s.D);
+    s.k = find(c, "k", T * s.G * s.D);
+    s.wq = golden_get(c, "wq", s.H * s.D * C);
+    s.wk = golden_get(c, "wk", s.G * s.D * C);
+    s.bq = golden_get(c, "bq", s.H * s.D);
+    s.rope_freq = find(c, "rope_freq", s.D / 2);
     s.pk = blank(routers * C * R);
     s.pq = blank(routers * C * R);
     s.ak = blank(routers * R);
     s.aq = blank(routers * R);
     oracle_route_start(&s);
-    expect(&g, "pkpk", products(routers, C, C, R, s.pk, s.pk), routers * C * C);
-    expect(&g, "pkpq", products(routers, C, C, R, s.pk, s.pq), routers * C * C);
-    expect(&g, "pqpq", products(routers, C, C, R, s.pq, s.pq), routers * C * C);
-    expect(&g, "pkak", products(routers, C, 1, R, s.pk, s.ak), routers * C);
-    expect(&g, "pkaq", products(routers, C, 1, R, s.pk, s.aq), routers * C);
+    expect(c, "pkpk", products(routers, C, C, R, s.pk, s.pk), routers * C * C);
+    expect(c, "pkpq", products(routers, C, C, R, s.pk, s.pq), routers * C * C);
+    expect(c, "pqpq", products(routers, C, C, R, s.pq, s.pq), routers * C * C);
+    expect(c, "pkak", products(routers, C, 1, R, s.pk, s.ak), routers * C);
+    expect(c, "pkaq", products(routers, C, 1, R, s.pk, s.aq), routers * C);
     free(s.pk);
     free(s.pq);
     free(s.ak);
     free(s.aq);
-    golden_free(&g);
+}
+
+static void scores_are_those_of_pytorch(void **state)
+{
+    (void)state;
+    for_each("scores_", 4, check_scores);
+}
+
+static void groups_are_those_of_pytorch(void **state)
+{
+    (void)state;
+    for_each("softmax", 1, check_groups);
+    for_each("sinkhorn_", 3, check_groups);
+}
+
+static void balance_is_that_of_pytorch(void **state)
+{
+    (void)state;
+    for_each("balance_", 3, check_balance);
+}
+
+static void top_is_that_of_numpy(void **state)
+{
+    (void)state;
+    for_each("top", 1, check_top);
 }
 
 static void start_is_that_of_numpy(void **state)
 {
     (void)state;
-    check_start("start_kv");
-    check_start("start_layer");
-    check_start("start_interleaved");
-    check_start("start_fitted");
+    for_each("start_", 4, check_start);
 }
 
 int main(void)
