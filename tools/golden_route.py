@@ -115,6 +115,20 @@ def top(golden, name, seed, rows, K, k):
     golden.add(name, [rows, K, k], s=s, groups=order[:, :k])
 
 
+def kmeans(golden, name, seed, T, R, K):
+    """3.4: one round of spherical k-means; the last centroid is nobody's and stays."""
+    rng = np.random.default_rng(seed)
+    z, e = rng.normal(size=(T, R)), rng.normal(size=(K, R))
+    z[:, 0] = np.abs(z[:, 0]) + 1.0
+    z, e = (x / np.linalg.norm(x, axis=1, keepdims=True) for x in (z, e))
+    e[-1] = -z.mean(axis=0) / np.linalg.norm(z.mean(axis=0))
+    member = np.eye(K)[(z @ e.T).argmax(axis=1)]
+    assert member[:, -1].sum() == 0
+    moved = member.T @ z + 1e-3 * e
+    golden.add(name, [T, R, K], z=z, e=e,
+               e_after=moved / np.linalg.norm(moved, axis=1, keepdims=True))
+
+
 def power(m, exponent):
     values, vectors = np.linalg.eigh(m)
     values = np.maximum(values, 1e-5 * values.max())
@@ -194,6 +208,7 @@ def main():
     balance(golden, "balance_log_shared", 10, 0, 20, 1, 6, 2, 5, 0.3)
     balance(golden, "balance_sign", 11, 1, 23, 2, 4, 1, 4, 0.11)
     top(golden, "top", 12, 24, 9, 4)
+    kmeans(golden, "kmeans", 17, 20, 3, 4)
     start(golden, "start_kv", 13, 40, 9, 4, 2, 4, 3, 2, True, False, False, (3, 30))
     start(golden, "start_layer", 14, 40, 9, 4, 2, 4, 3, 1, True, True, False, (3, 30))
     start(golden, "start_interleaved", 15, 36, 10, 2, 1, 6, 4, 1, True, True, True, (2, 17))

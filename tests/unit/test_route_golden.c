@@ -201,6 +201,15 @@ static void check_start(const golden_case *c)
     free(s.aq);
 }
 
+static void check_kmeans(const golden_case *c)
+{
+    const int64_t T = (int64_t)c->parameters[0], R = (int64_t)c->parameters[1],
+                  K = (int64_t)c->parameters[2];
+    double *e = copy(find(c, "e", K * R), K * R);
+    assert_true(oracle_kmeans_round(T, R, K, find(c, "z", T * R), e) > 1e-6);
+    expect(c, "e_after", e, K * R);
+}
+
 static void scores_are_those_of_pytorch(void **state)
 {
     (void)state;
@@ -230,6 +239,7 @@ static void start_is_that_of_numpy(void **state)
 {
     (void)state;
     for_each("start_", 4, check_start);
+    for_each("kmeans", 1, check_kmeans);
 }
 
 int main(void)

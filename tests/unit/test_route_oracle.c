@@ -155,6 +155,61 @@ static void scores_gradient(void **state)
     }
 }
 
+/* What errors are measured against must not be a loophole: never below the result, equal to it
+ * where all terms are positive and nothing is divided, and of its order elsewhere. */
+static void sizes_are_sums_of_absolute_terms(void **state)
+{
+    (void)state;
+    enum { T = 6, C = 5, R = 4, K = 3, ROUTERS = 2, S = T * ROUTERS * K, P = ROUTERS * C * R };
+    enum { A = ROUTERS * R, E = ROUTERS * K * R, ALL = 2 * S + T * C + 2 * P + 2 * A + E };
+    for (int is_raw = 0; is_raw < 2; is_raw++) {
+        double *x = normals(T * C + 2 * P + 2 * A + E + ROUTERS * K, 61), *ds = normals(2 * S, 62);
+        for (int64_t n = 0; n < T * C + 2 * P + 2 * A + E + ROUTERS * K && is_raw; n++)
+            x[n] = fabs(x[n]);
+        for (int64_t n = 0; n < 2 * S && is_raw; n++) ds[n] = fabs(ds[n]);
+        const oracle_router t = {.C = C,
+                                 .R = R,
+                                 .K = K,
+                                 .routers = ROUTERS,
+                                 .is_raw = is_raw != 0,
+                                 .sharpness = 3.0,
+                                 .pk = x + T * C,
+                                 .pq = x + T * C + P,
+                                 .ak = x + T * C + 2 * P,
+                                 .aq = x + T * C + 2 * P + A,
+                                 .e = x + T * C + 2 * P + 2 * A,
+                                 .beta = x + T * C + 2 * P + 2 * A + E};
+        double exact[ALL], size[ALL];
+        oracle_route_scores(&t, T, x, exact, exact + S);
+        const oracle_route_grads grads = {.dh = exact + 2 * S,
+                                          .dpk = exact + 2 * S + T * C,
+                                          .dpq = exact + 2 * S + T * C + P,
+                                          .dak = exact + 2 * S + T * C + 2 * P,
+                                          .daq = exact + 2 * S + T * C + 2 * P + A,
+                                          .de = exact + 2 * S + T * C + 2 * P + 2 * A};
+        oracle_route_scores_backward(&t, T, x, ds, ds + S, &grads);
+        const oracle_route_sizes sizes = {.sk = size,
+                                          .sq = size + S,
+                                          .dh = size + 2 * S,
+                                          .dpk = size + 2 * S + T * C,
+                                          .dpq = size + 2 * S + T * C + P,
+                                          .dak = size + 2 * S + T * C + 2 * P,
+                                          .daq = size + 2 * S + T * C + 2 * P + A,
+                                          .de = size + 2 * S + T * C + 2 * P + 2 * A};
+        oracle_route_scores_sizes(&t, T, x, ds, ds + S, &sizes);
+        if (is_raw) assert_doubles_within("sizes", size, exact, ALL, 1e-14);
+        double exact_sum = 0.0, size_sum = 0.0;
+        for (int64_t n = 0; n < ALL; n++) {
+            assert_true(size[n] >= fabs(exact[n]) * (1.0 - 1e-12));
+            exact_sum += fabs(exact[n]);
+            size_sum += size[n];
+        }
+        assert_true(size_sum < 20.0 * exact_sum);
+        free(x);
+        free(ds);
+    }
+}
+
 /* Soft groups of s, by Sinkhorn or, with no rounds, by softmax. */
 typedef struct groups_problem {
     int64_t T, routers, K, rounds;
@@ -308,6 +363,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(scores_gradient),
+        cmocka_unit_test(sizes_are_sums_of_absolute_terms),
         cmocka_unit_test(groups_gradient),
         cmocka_unit_test(sinkhorn_is_a_shifted_softmax),
         cmocka_unit_test(balance_knows_its_margin),
