@@ -121,15 +121,15 @@ static inline uint32_t v_inside(int32_t key, const int32_t *lo, const int32_t *h
     return (uint32_t)_mm256_movemask_ps(_mm256_castsi256_ps(_mm256_andnot_si256(below, above)));
 }
 
-/* 2^x by a polynomial on [-1/2, 1/2] and the exponent's bits; relative error at most 1.3e-7.
- * Below 2^-126 the result is 0. */
-static inline vec v_exp2(vec x)
+/* 2^(y + lost): a polynomial on [-1/2, 1/2] and the exponent's bits; relative error at most
+ * 1.3e-7. Below 2^-126 the result is 0. */
+static inline vec v_exp2_sum(vec x, vec lost)
 {
     const vec least = v_set1(-126.0F);
     const __m256 is_tiny = _mm256_cmp_ps(x, least, _CMP_LT_OQ);
     const vec y = _mm256_min_ps(v_set1(127.0F), _mm256_max_ps(least, x)); /* NaN passes */
     const vec n = _mm256_round_ps(y, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-    const vec f = v_sub(y, n);
+    const vec f = v_add(v_sub(y, n), lost);
     vec p = v_set1(0.00015345812F);
     p = v_fma(p, f, v_set1(0.0013399931F));
     p = v_fma(p, f, v_set1(0.0096184891F));
@@ -140,6 +140,20 @@ static inline vec v_exp2(vec x)
     const __m256i exponent = _mm256_slli_epi32(_mm256_cvtps_epi32(n), 23);
     const __m256i bits = _mm256_add_epi32(_mm256_castps_si256(p), exponent);
     return _mm256_andnot_ps(is_tiny, _mm256_castsi256_ps(bits));
+}
+
+static inline vec v_exp2(vec x)
+{
+    return v_exp2_sum(x, v_zero());
+}
+
+static inline vec v_exp(vec x)
+{
+    const vec scale = v_set1(1.44269504F), rest = v_set1(1.925963e-8F);
+    const vec y = v_mul(x, scale);
+    const vec lost = v_fma(x, rest, _mm256_fmsub_ps(x, scale, y));
+    /* an infinity lost itself: inf - inf */
+    return v_exp2_sum(y, _mm256_and_ps(lost, _mm256_cmp_ps(lost, lost, _CMP_ORD_Q)));
 }
 
 static inline void v_store_packed(float *p, vec lo, vec hi)

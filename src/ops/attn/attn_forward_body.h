@@ -33,7 +33,7 @@ enum {
     PACK_CHUNK = 8 /* panels a packing item */
 };
 
-static const float log2_e = 1.44269504F, ln_2 = 0.69314718F;
+static const float log2_e = 1.44269504F;
 /* In powers of two. A weight's exponent is rounded at its own size: up to 4 that costs at most
  * 1e-7 of the weight, at 16 it would be 7e-7. */
 static const float margin = 4.0F;
@@ -211,11 +211,11 @@ FOCI_INLINE void score_panel(const fwd_call *call, const row_tile *rows, int32_t
 {
     vec x[MR][2];
     score_exponents(call, rows, strip, keys, panel, x, nv);
-    vec most = x[0][0];
+    vec most = v_zero();
 #pragma GCC unroll 12
-    for (int r = 0; r < MR; r++) {
-        most = v_max(most, x[r][0]);
-        if (nv > 1) most = v_max(most, x[r][1]);
+    for (int r = 0; r < MR; r++) { /* in this order a NaN of one row hides no other row's score */
+        most = v_max(x[r][0], most);
+        if (nv > 1) most = v_max(x[r][1], most);
     }
     float *strip_weights = weights + (int64_t)strip * MR * P_STRIDE;
     if (__builtin_expect(v_greater(most, v_set1(margin)) != 0, 0)) {
@@ -232,27 +232,6 @@ FOCI_INLINE void score_panel(const fwd_call *call, const row_tile *rows, int32_t
     }
 }
 
-/* The exact way for values that hold an infinity or a NaN: a weight of 0 must not meet them. */
-static __attribute__((noinline)) void weigh_odd_values(const fwd_call *call, const row_tile *rows,
-                                                       int32_t strip, const float *values,
-                                                       const float *weights)
-{
-    for (int32_t r = 0; r < MR; r++) {
-        float *o = rows->o + (strip * MR + r) * call->o_stride;
-        for (int64_t n = 0; n < NR; n++) {
-            const float *word = weights + r * P_STRIDE + n / PACK;
-            const float p =
-                PACK == 1 ? *word : foci_bf16_to_float(((const uint16_t *)(const void *)word)[n % PACK]);
-            if (p == 0.0F) continue;
-            for (int64_t d = 0; d < call->o_stride; d++) {
-                const float *v = values + d / NR * (NR / PACK * NR) + n / PACK * NR + d % NR;
-                o[d] += p * (PACK == 1 ? *v
-                                       : foci_bf16_to_float(((const uint16_t *)(const void *)v)[n % PACK]));
-            }
-        }
-    }
-}
-
 /* o += weights x values for one strip and the panels [from, to) of the run. */
 FOCI_INLINE void weigh_values(const fwd_call *call, const row_tile *rows, int32_t strip,
                               const key_run *keys, int32_t from, int32_t to, const float *weights)
@@ -263,33 +242,25 @@ FOCI_INLINE void weigh_values(const fwd_call *call, const row_tile *rows, int32_
     for (int64_t c = 0; c < call->v_panels; c++) {
         const int nv = call->a->Dv - c * NR > VL ? 2 : 1;
         vec acc[MR][2];
-#pragma GCC unroll 12
-        for (int r = 0; r < MR; r++) {
-            acc[r][0] = v_load(o + r * call->o_stride + c * NR);
-            acc[r][1] = v_load(o + r * call->o_stride + c * NR + VL);
-        }
+        tile_load(acc, o + c * NR, call->o_stride);
         for (int32_t p = from; p < to; p++) {
-            if (__builtin_expect(keys->has_odd[p] != 0, 0)) continue;
             const int32_t key = keys->begin + p * NR;
             const int64_t w0 = foci_max64(bounds->lo_min - key, 0) / PACK;
             const int64_t w1 = words_of(foci_min64(foci_min64(bounds->hi_max, keys->end) - key, NR));
             const float *values = keys->panels + p * call->panel_words + call->q_words * NR +
                                   c * (NR / PACK * NR) + w0 * NR;
             const float *a = strip_weights + p * (NR / PACK) + w0;
-            if (nv > 1) tile_dot(acc, a, P_STRIDE, values, w1 - w0, 2);
-            else tile_dot(acc, a, P_STRIDE, values, w1 - w0, 1);
+            if (__builtin_expect(keys->has_odd[p] != 0, 0)) {
+                tile_store(o + c * NR, call->o_stride, acc);
+                tile_dot_odd_right(o + c * NR, call->o_stride, a, P_STRIDE, values, w1 - w0);
+                tile_load(acc, o + c * NR, call->o_stride);
+            } else if (nv > 1) {
+                tile_dot(acc, a, P_STRIDE, values, w1 - w0, 2);
+            } else {
+                tile_dot(acc, a, P_STRIDE, values, w1 - w0, 1);
+            }
         }
-#pragma GCC unroll 12
-        for (int r = 0; r < MR; r++) {
-            v_store(o + r * call->o_stride + c * NR, acc[r][0]);
-            v_store(o + r * call->o_stride + c * NR + VL, acc[r][1]);
-        }
-    }
-    for (int32_t p = from; p < to; p++) {
-        if (__builtin_expect(keys->has_odd[p] != 0, 0))
-            weigh_odd_values(call, rows, strip,
-                             keys->panels + p * call->panel_words + call->q_words * NR,
-                             strip_weights + p * (NR / PACK));
+        tile_store(o + c * NR, call->o_stride, acc);
     }
 }
 
@@ -721,7 +692,8 @@ static void finish_block(const fwd_call *call, const fwd_item *item, int64_t row
                   a->dtype, o, a->Dv);
         if (a->lse)
             a->lse[q_row * a->H + h] =
-                is_empty ? -INFINITY : (log2f(sum) - s->neg_max[n]) * ln_2;
+                is_empty ? -INFINITY
+                         : (float)((log2((double)sum) - (double)s->neg_max[n]) / (double)log2_e);
     }
 }
 

@@ -43,6 +43,58 @@ FOCI_INLINE void tile_dot(vec acc[MR][2], const float *a, int64_t lda, const flo
     }
 }
 
+FOCI_INLINE void tile_load(vec acc[MR][2], const float *from, int64_t stride)
+{
+#pragma GCC unroll 12
+    for (int r = 0; r < MR; r++) {
+        acc[r][0] = v_load(from + r * stride);
+        acc[r][1] = v_load(from + r * stride + VL);
+    }
+}
+
+FOCI_INLINE void tile_store(float *to, int64_t stride, vec acc[MR][2])
+{
+#pragma GCC unroll 12
+    for (int r = 0; r < MR; r++) {
+        v_store(to + r * stride, acc[r][0]);
+        v_store(to + r * stride + VL, acc[r][1]);
+    }
+}
+
+/* Clears the elements of `word` that meet a zero in `other`. */
+static inline float word_where_met(float word, float other)
+{
+    if (PACK == 1) return other == 0.0F ? 0.0F : word;
+    uint32_t x, y;
+    memcpy(&x, &word, sizeof x);
+    memcpy(&y, &other, sizeof y);
+    if ((y & 0x00007FFFU) == 0) x &= 0xFFFF0000U;
+    if ((y & 0x7FFF0000U) == 0) x &= 0x0000FFFFU;
+    memcpy(&word, &x, sizeof x);
+    return word;
+}
+
+/* sums (MR rows, `stride` apart, NR columns) += a b, where a weight of 0 in a must not meet the
+ * infinities and NaNs in b: row by row, with what it does not see cleared. The same bits as
+ * tile_dot() where b is finite. At most NR words. */
+static __attribute__((noinline)) void tile_dot_odd_right(float *sums, int64_t stride,
+                                                         const float *a, int64_t lda,
+                                                         const float *b, int64_t words)
+{
+    for (int row = 0; row < MR; row++) {
+        float cleared[NR * NR];
+        for (int64_t w = 0; w < words; w++)
+            for (int n = 0; n < NR; n++)
+                cleared[w * NR + n] = word_where_met(b[w * NR + n], a[row * lda + w]);
+        vec acc[MR][2];
+        tile_load(acc, sums, stride);
+        tile_dot(acc, a, lda, cleared, words, 2);
+        float result[MR * NR];
+        tile_store(result, NR, acc);
+        memcpy(sums + row * stride, result + row * NR, NR * sizeof *sums);
+    }
+}
+
 /* VL words of a row of `width` elements, from element `at` on; zeros past its end. */
 static inline vec words_at(const char *row, focal_dtype dtype, int64_t at, int64_t width)
 {
