@@ -222,17 +222,32 @@ static inline uint32_t v_odd_floats(vec x)
         _mm256_castsi256_ps(_mm256_cmpeq_epi32(bits, exponent)));
 }
 
-/* Stores NR columns of PACK rows of packed words: here lo and hi are the two halves of one row. */
-static inline void v_pack_columns(float *p, vec lo, vec hi)
+/* Turns NR columns of PACK rows into packed words: here the two halves of one row, which they
+ * are already. */
+static inline void v_zip(vec *lo, vec *hi)
 {
-    v_store(p, lo);
-    v_store(p + VL, hi);
+    (void)lo;
+    (void)hi;
 }
 
 /* Not zero when a word holds an infinity or a NaN. */
 static inline uint32_t v_odd_words(vec x)
 {
     return v_odd_floats(x);
+}
+
+static inline vec v_sum_each(const vec x[VL])
+{
+    vec t[VL / 2];
+    for (int n = 0; n < 4; n++) t[n] = _mm256_hadd_ps(x[2 * n], x[2 * n + 1]);
+    for (int n = 0; n < 2; n++) t[n] = _mm256_hadd_ps(t[2 * n], t[2 * n + 1]);
+    return v_add(_mm256_permute2f128_ps(t[0], t[1], 0x20),
+                 _mm256_permute2f128_ps(t[0], t[1], 0x31));
+}
+
+static inline void v_prefetch(const void *p)
+{
+    _mm_prefetch((const char *)p, _MM_HINT_T0);
 }
 
 #endif /* FOCI_SIMD_VEC_AVX2_H */

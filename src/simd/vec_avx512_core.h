@@ -212,4 +212,27 @@ static inline uint32_t v_odd_floats(vec x)
     return _mm512_fpclass_ps_mask(x, 0x99);
 }
 
+/* Lane n of the result is the sum of the lanes of x[n]. */
+static inline vec v_sum_each(const vec x[VL])
+{
+    vec t[VL / 2];
+    for (int n = 0; n < 8; n++)
+        t[n] = v_add(_mm512_unpacklo_ps(x[2 * n], x[2 * n + 1]),
+                     _mm512_unpackhi_ps(x[2 * n], x[2 * n + 1]));
+    for (int n = 0; n < 4; n++) {
+        const __m512d a = _mm512_castps_pd(t[2 * n]), b = _mm512_castps_pd(t[2 * n + 1]);
+        t[n] = v_add(_mm512_castpd_ps(_mm512_unpacklo_pd(a, b)),
+                     _mm512_castpd_ps(_mm512_unpackhi_pd(a, b)));
+    }
+    for (int n = 0; n < 2; n++)
+        t[n] = v_add(_mm512_shuffle_f32x4(t[2 * n], t[2 * n + 1], 0x88),
+                     _mm512_shuffle_f32x4(t[2 * n], t[2 * n + 1], 0xDD));
+    return v_add(_mm512_shuffle_f32x4(t[0], t[1], 0x88), _mm512_shuffle_f32x4(t[0], t[1], 0xDD));
+}
+
+static inline void v_prefetch(const void *p)
+{
+    _mm_prefetch((const char *)p, _MM_HINT_T0);
+}
+
 #endif /* FOCI_SIMD_VEC_AVX512_CORE_H */

@@ -345,9 +345,12 @@ FOCI_INLINE void backward_tile(const bwd_call *call, const bwd_item *item, const
     for (int r = 0; r < MR; r++) v_store_packed(ds + r * (NR / PACK), x[r][0], x[r][1]);
     if (PACK == 2) {
         float *ds_c = s->ds_c + ((int64_t)panel * SUB_KEYS + strip * MR) / PACK * NR;
-        for (int r = 0; r < MR; r += PACK)
-            v_pack_columns(ds_c + r / PACK * NR, v_load(ds + r * (NR / PACK)),
-                           v_load(ds + (r + PACK - 1) * (NR / PACK)));
+        for (int r = 0; r < MR; r += PACK) {
+            vec lo = v_load(ds + r * (NR / PACK)), hi = v_load(ds + (r + PACK - 1) * (NR / PACK));
+            v_zip(&lo, &hi);
+            v_store(ds_c + r / PACK * NR, lo);
+            v_store(ds_c + r / PACK * NR + VL, hi);
+        }
     }
 }
 

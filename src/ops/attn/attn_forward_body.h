@@ -302,16 +302,11 @@ static strip_bounds bounds_of(const int32_t *lo, const int32_t *hi)
     return b;
 }
 
-/* Packs up to NR keys and values, rows of the sequence named by `row`. */
-static bool pack_panel(const fwd_call *call, const foci_rows *k_rows, const foci_rows *v_rows,
-                       const int32_t *row, int32_t count, float *panel)
+/* Packs keys and values of a panel; NULL: zeros. Returns whether a value is infinite or NaN. */
+static bool pack_panel(const fwd_call *call, const char *const k[NR], const char *const v[NR],
+                       float *panel)
 {
     const focal_attn_args *a = call->a;
-    const char *k[NR] = {0}, *v[NR] = {0};
-    for (int32_t n = 0; n < count; n++) {
-        k[n] = foci_row(k_rows, row[n]);
-        v[n] = foci_row(v_rows, row[n]);
-    }
     pack_transposed(panel, k, a->dtype, a->D);
     return pack_columns(panel + call->q_words * NR, v, NR, a->dtype, a->Dv);
 }
@@ -362,8 +357,12 @@ static void pack_item(void *arg, int64_t index, int32_t thread)
         const int32_t *row = keys->key_row + router * keys->key_stride + keys->key_begin[group] + entry;
         const foci_rows k_rows = foci_attn_k_rows(a, &a->seqs[pack->seq], g);
         const foci_rows v_rows = foci_attn_v_rows(a, &a->seqs[pack->seq], g);
-        groups->has_odd[p] =
-            pack_panel(call, &k_rows, &v_rows, row, count, groups->panels + p * call->panel_words);
+        const char *k[NR] = {0}, *v[NR] = {0};
+        for (int32_t n = 0; n < count; n++) {
+            k[n] = foci_row(&k_rows, row[n]);
+            v[n] = foci_row(&v_rows, row[n]);
+        }
+        groups->has_odd[p] = pack_panel(call, k, v, groups->panels + p * call->panel_words);
         if (!groups->key_mask) continue;
         for (int32_t n = 0; n < NR; n++)
             groups->key_mask[p * NR + n] =
@@ -517,10 +516,11 @@ static row_tile tile_at(const fwd_call *call, const fwd_scratch *s, int64_t row,
     };
 }
 
-/* The block against positions: each row sees [lo, hi) as they stand in s. Keys are packed as they
- * are met; runs begin at multiples of RUN_KEYS, so that the sums do not depend on the block. */
-static void attend_positions(const fwd_call *call, const fwd_item *item, int64_t rows,
-                             const fwd_scratch *s)
+/* The block against a list of keys (NULL: positions): each row sees [lo, hi) as they stand in s.
+ * Keys are packed as they are met; runs begin at multiples of RUN_KEYS, so that the sums do not
+ * depend on the block. */
+static void attend_list(const fwd_call *call, const fwd_item *item, int64_t rows,
+                        const int32_t *list, const fwd_scratch *s)
 {
     const focal_attn_seq *seq = &call->a->seqs[item->seq];
     const foci_rows k_rows = foci_attn_k_rows(call->a, seq, item->g);
@@ -543,21 +543,14 @@ static void attend_positions(const fwd_call *call, const fwd_item *item, int64_t
         uint8_t has_odd[RUN_PANELS] = {0};
         const int64_t skip = foci_max64(lo - begin, 0) / NR; /* panels nobody sees */
         for (int64_t p = skip; begin + p * NR < end; p++) {
-            int32_t row[NR];
-            const int64_t from = foci_max64(begin + p * NR, lo);
-            const int64_t to = foci_min64(begin + (p + 1) * NR, end);
-            const int64_t shift = from - begin - p * NR; /* keys before lo stay zero */
-            for (int64_t j = from; j < to; j++)
-                row[j - from] = (int32_t)foci_position_row(seq->keys, router, j);
             const char *k[NR] = {0}, *v[NR] = {0};
-            for (int64_t n = 0; n < to - from; n++) {
-                k[shift + n] = foci_row(&k_rows, row[n]);
-                v[shift + n] = foci_row(&v_rows, row[n]);
+            const int64_t to = foci_min64(begin + (p + 1) * NR, end);
+            for (int64_t j = foci_max64(begin + p * NR, lo); j < to; j++) {
+                const int64_t row = list ? list[j] : foci_position_row(seq->keys, router, j);
+                k[j - begin - p * NR] = foci_row(&k_rows, row);
+                v[j - begin - p * NR] = foci_row(&v_rows, row);
             }
-            float *panel = s->panels + p * call->panel_words;
-            pack_transposed(panel, k, call->a->dtype, call->a->D);
-            has_odd[p] = pack_columns(panel + call->q_words * NR, v, NR, call->a->dtype,
-                                      call->a->Dv);
+            has_odd[p] = pack_panel(call, k, v, s->panels + p * call->panel_words);
         }
         const key_run keys = {(int32_t)begin, (int32_t)end, s->panels, has_odd, NULL};
         for (int64_t row = 0; row < padded; row += TILE_ROWS) {
@@ -579,7 +572,7 @@ static void attend_local(const fwd_call *call, const fwd_item *item, int64_t row
         s->lo[n] = local.lo;
         s->hi[n] = local.hi;
     }
-    attend_positions(call, item, rows, s);
+    attend_list(call, item, rows, NULL, s);
     const int32_t last = item->first + item->tokens - 1;
     if (foci_attn_local(call->a, seq, last).sink_hi == 0) return;
     for (int64_t n = 0; n < rows; n++) {
@@ -587,7 +580,7 @@ static void attend_local(const fwd_call *call, const fwd_item *item, int64_t row
         s->hi[n] =
             foci_attn_local(call->a, seq, item->first + (int32_t)(n / call->group)).sink_hi;
     }
-    attend_positions(call, item, rows, s);
+    attend_list(call, item, rows, NULL, s);
 }
 
 /* The first n in [from, to) with query[n] >= token. */

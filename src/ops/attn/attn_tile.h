@@ -132,6 +132,16 @@ static inline void pack_transposed(float *panel, const char *const row[NR], foca
     }
 }
 
+/* The packed words of NR columns, from `column` on, of PACK rows (the first and the last; NULL:
+ * zeros). */
+FOCI_INLINE void load_columns(const char *first, const char *last, focal_dtype dtype,
+                              int64_t column, int64_t width, vec *lo, vec *hi)
+{
+    /* Two halves of one row, or the same columns of two rows. */
+    *lo = first ? words_at(first, dtype, column, width) : v_zero();
+    *hi = last ? words_at(last, dtype, column + (PACK == 1 ? VL : 0), width) : v_zero();
+}
+
 /* `count` rows (a multiple of PACK; NULL: zeros), cut into panels of NR columns: panel c holds
  * words [row / PACK][column]. Panels are `count / PACK * NR` words long, columns past the width
  * are zero. Returns whether an infinity or a NaN was among them. */
@@ -141,13 +151,12 @@ static inline bool pack_columns(float *panels, const char *const *row, int64_t c
     uint32_t odd = 0;
     for (int64_t column = 0; column < width; column += NR) {
         for (int64_t n = 0; n < count; n += PACK) {
-            const char *first = row[n], *second = row[n + PACK - 1];
-            /* Two halves of one row, or the same columns of two rows. */
-            const int64_t at = column + (PACK == 1 ? VL : 0);
-            const vec lo = first ? words_at(first, dtype, column, width) : v_zero();
-            const vec hi = second ? words_at(second, dtype, at, width) : v_zero();
+            vec lo, hi;
+            load_columns(row[n], row[n + PACK - 1], dtype, column, width, &lo, &hi);
             odd |= v_odd_words(lo) | v_odd_words(hi);
-            v_pack_columns(panels, lo, hi);
+            v_zip(&lo, &hi);
+            v_store(panels, lo);
+            v_store(panels + VL, hi);
             panels += NR;
         }
     }
