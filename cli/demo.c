@@ -242,8 +242,10 @@ int cli_demo(int argc, char **argv)
                        "%d sinks",
                        T, HEADS, KV_HEADS, run->text.D, focal_dtype_name(dtype),
                        focal_ctx_threads(run->ctx), WINDOW, SINKS);
-        if (code == CLI_DONE) print_results(run, subtitle);
-        if (code == CLI_DONE) code = write_page(run, path, subtitle);
+        if (code == CLI_DONE) {
+            print_results(run, subtitle);
+            code = write_page(run, path, subtitle);
+        }
         if (code == CLI_DONE) (void)fprintf(stderr, "focal: the picture is in %s\n", path);
     }
     for (int32_t n = 0; n < SETTING_COUNT; n++) attn_job_free(&run->jobs[n]);

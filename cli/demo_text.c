@@ -71,7 +71,8 @@ static int fill_heads(demo_text *text, uint64_t seed)
             for (int32_t n = 0; n < q_width; n++) {
                 const int32_t head = n / text->D / (text->H / text->G);
                 float *w = &wq[c * q_width + n];
-                *w = (*w + wk[c * kv_width + head * text->D + n % text->D]) / sqrtf((float)text->D);
+                *w = (*w + wk[c * kv_width + (int64_t)head * text->D + n % text->D]) /
+                     sqrtf((float)text->D);
             }
         multiply(text->h, wk, text->T, kv_width, text->k);
         multiply(text->h, wv, text->T, kv_width, text->v);
