@@ -235,7 +235,7 @@ int attn_error_forward(const attn_job *job, double *error)
     int code = open_reference(job, false, &ref);
     for (int32_t n = 0; code == CLI_DONE && n < count; n++) {
         const int32_t row = sampled(n, count, setup->T);
-        cli_progress("error: row %d of %d", n + 1, count);
+        cli_progress("checking row %d of %d", n + 1, count);
         const focal_status status = run_row(job, &ref, row, false);
         if (status != FOCAL_OK) code = cli_fail_ctx(ref.ctx, status);
         for (int64_t h = 0; code == CLI_DONE && h < setup->H; h++) {
@@ -270,7 +270,7 @@ int attn_error_backward(const attn_job *job, double *error)
     if (!errors) return cli_fail("no memory for the errors");
     int code = open_reference(job, true, &ref);
     for (int32_t n = 0; code == CLI_DONE && n < count; n++) {
-        cli_progress("error: row %d of %d", n + 1, count);
+        cli_progress("checking row %d of %d", n + 1, count);
         const int64_t row = sampled(n, count, setup->T);
         focal_status status = run_row(job, &ref, (int32_t)row, true);
         if (status == FOCAL_OK)
