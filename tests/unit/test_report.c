@@ -26,8 +26,8 @@ static void make_case(page_case *c)
     (void)snprintf(c->path, sizeof c->path, "%s/page.html", c->folder);
     for (int32_t n = 0; n < T; n++) {
         c->key_groups[n] = n / 5 % K;
-        c->query_groups[n * TOP] = n / 5 % K;
-        c->query_groups[n * TOP + 1] = (n / 5 + 1) % K;
+        c->query_groups[(size_t)n * TOP] = n / 5 % K;
+        c->query_groups[(size_t)n * TOP + 1] = (n / 5 + 1) % K;
     }
     c->sets = (focal_report_sets){.T = T,
                                   .K = K,
