@@ -5,10 +5,9 @@
  * keys in panels of NR, packed with their values. For a tile and a run of panels: scores by
  * register tiles, weights 2^x straight from the registers, then weights times values.
  *
- * Three things keep the softmax out of the way. q carries log2(e), so a weight is one 2^x. The
- * accumulators start at minus the row's running maximum, so nothing is subtracted. And the
- * maximum only moves when a score exceeds it by MARGIN: weights above 1 are as exact as others,
- * floats being floats, so rows are rescaled once or twice in a whole text. */
+ * The softmax stays out of the way because the running maximum only moves when a score exceeds it
+ * by `margin`, so a row is rescaled a few times in a whole text, and its weights never leave the
+ * registers before they are final. (Starting the accumulators at minus the maximum saves an addition and costs accuracy.) */
 #ifndef FOCI_OPS_ATTN_ATTN_FORWARD_BODY_H
 #define FOCI_OPS_ATTN_ATTN_FORWARD_BODY_H
 
@@ -35,7 +34,9 @@ enum {
 };
 
 static const float log2_e = 1.44269504F, ln_2 = 0.69314718F;
-static const float margin = 16.0F; /* in powers of two */
+/* In powers of two. A weight's exponent is rounded at its own size: up to 4 that costs at most
+ * 1e-7 of the weight, at 16 it would be 7e-7. */
+static const float margin = 4.0F;
 
 /* What an item needs to know of the call. */
 typedef struct fwd_call {
@@ -100,21 +101,21 @@ static uint32_t row_bits(const row_tile *rows, int32_t row, const key_run *keys,
     return bits & ~met;
 }
 
-/* s = cap tanh(x / cap), x and s in powers of two. Small arguments by Cephes' odd polynomial,
- * others by 1 - 2 / (1 + e^2z); a few roundings either way. */
+/* cap tanh(x / cap). Small arguments by Cephes' odd polynomial, others by 1 - 2 / (1 + e^2z); a
+ * few roundings either way. */
 static inline vec soft_cap(vec x, float cap)
 {
-    const vec z = v_mul(x, v_set1(ln_2 / cap)), z2 = v_mul(z, z);
+    const vec z = v_mul(x, v_set1(1.0F / cap)), z2 = v_mul(z, z);
     vec small = v_set1(-5.70498873e-3F);
     small = v_fma(small, z2, v_set1(2.06390888e-2F));
     small = v_fma(small, z2, v_set1(-5.37397156e-2F));
     small = v_fma(small, z2, v_set1(1.33314422e-1F));
     small = v_fma(small, z2, v_set1(-3.33332819e-1F));
     small = v_fma(v_mul(small, z2), z, z);
-    const vec power = v_exp2(v_min(v_set1(100.0F), v_mul(x, v_set1(2.0F / cap))));
+    const vec power = v_exp2(v_min(v_set1(100.0F), v_mul(z, v_set1(2.0F * log2_e))));
     const vec one = v_set1(1.0F);
     const vec large = v_sub(one, v_div(v_set1(2.0F), v_add(one, power)));
-    return v_mul(v_set1(cap * log2_e), v_select(v_greater(v_set1(0.39F), z2), small, large));
+    return v_mul(v_set1(cap), v_select(v_greater(v_set1(0.39F), z2), small, large));
 }
 
 static void scale_packed(float *words, int64_t count, float scale)
@@ -128,52 +129,20 @@ static void scale_packed(float *words, int64_t count, float scale)
         half[n] = foci_bf16_from_float(foci_bf16_to_float(half[n]) * scale);
 }
 
-/* The rare way: rows of a strip whose scores x (MR, NR) exceed the margin, or that had no maximum
- * yet, take a new one; what they have summed so far follows. */
-static __attribute__((noinline)) void raise_maximum(const fwd_call *call, const row_tile *rows,
-                                                    int32_t strip, float *x, float *weights,
-                                                    int64_t weight_words)
-{
-    for (int32_t r = 0; r < MR; r++) {
-        const int32_t row = strip * MR + r;
-        const bool is_fresh = (rows->fresh[strip] >> r & 1U) != 0;
-        const float rise = v_reduce_max(v_max(v_load(x + r * NR), v_load(x + r * NR + VL)));
-        if (is_fresh ? rise == -INFINITY : rise <= margin) continue;
-        rows->neg_max[row] -= rise;
-        for (int n = 0; n < NR; n++) x[r * NR + n] -= rise;
-        rows->fresh[strip] &= ~(1U << r);
-        if (is_fresh) continue;
-        const float scale = exp2f(-rise);
-        for (int n = 0; n < VL; n++) rows->sum[row * VL + n] *= scale;
-        for (int64_t d = 0; d < call->o_stride; d++) rows->o[row * call->o_stride + d] *= scale;
-        scale_packed(weights + r * P_STRIDE, weight_words, scale);
-    }
-}
-
-/* Weights of one strip for one panel: weights[r][..] = 2^(s - max), and their sums. */
-FOCI_INLINE void score_panel(const fwd_call *call, const row_tile *rows, int32_t strip,
-                             const key_run *keys, int32_t panel, float *weights, const int nv)
+/* Scores of one strip and panel: x = s, softcapped, -inf where a row does not see the key. */
+FOCI_INLINE void score_tile(const fwd_call *call, const row_tile *rows, int32_t strip,
+                            const key_run *keys, int32_t panel, vec x[MR][2], const int nv)
 {
     const float cap = call->a->softcap;
     const int32_t first = strip * MR;
-    const float *neg_max = rows->neg_max + first;
-    vec x[MR][2];
-    const float start = cap > 0.0F ? 0.0F : PACK == 2 ? ln_2 : 1.0F;
 #pragma GCC unroll 12
-    for (int r = 0; r < MR; r++) x[r][0] = x[r][1] = v_set1(neg_max[r] * start);
+    for (int r = 0; r < MR; r++) x[r][0] = x[r][1] = v_zero();
     tile_dot(x, rows->q + first * call->q_words, call->q_words,
              keys->panels + panel * call->panel_words, call->q_words, nv);
-    if (PACK == 2) {
-#pragma GCC unroll 12
-        for (int r = 0; r < MR; r++) {
-            x[r][0] = v_mul(x[r][0], v_set1(log2_e));
-            if (nv > 1) x[r][1] = v_mul(x[r][1], v_set1(log2_e));
-        }
-    }
     if (cap > 0.0F) {
         for (int r = 0; r < MR; r++) {
-            x[r][0] = v_add(soft_cap(x[r][0], cap), v_set1(neg_max[r]));
-            x[r][1] = v_add(soft_cap(x[r][1], cap), v_set1(neg_max[r]));
+            x[r][0] = soft_cap(x[r][0], cap);
+            x[r][1] = soft_cap(x[r][1], cap);
         }
     }
     const strip_bounds *bounds = &rows->bounds[strip];
@@ -186,26 +155,74 @@ FOCI_INLINE void score_panel(const fwd_call *call, const row_tile *rows, int32_t
             x[r][1] = v_select(bits >> VL, x[r][1], hidden);
         }
     }
+}
+
+/* Rows of a strip that meet their first keys take the largest of these scores as maximum. */
+FOCI_INLINE void first_maximum(const row_tile *rows, int32_t strip, vec x[MR][2], const int nv)
+{
+    for (int32_t r = 0; r < MR; r++) {
+        if ((rows->fresh[strip] >> r & 1U) == 0) continue;
+        const float most = v_reduce_max(nv > 1 ? v_max(x[r][0], x[r][1]) : x[r][0]);
+        if (most == -INFINITY) continue;
+        rows->neg_max[strip * MR + r] = -most * log2_e;
+        rows->fresh[strip] &= ~(1U << r);
+    }
+}
+
+/* The rare way: rows whose scores exceed the maximum by the margin take a new one, and what they
+ * have summed so far follows. The scores are computed again rather than kept: subtracting the
+ * rise from what was rounded at its size would lose digits. */
+static __attribute__((noinline)) void raise_maximum(const fwd_call *call, const row_tile *rows,
+                                                    int32_t strip, const key_run *keys,
+                                                    int32_t panel, float *weights)
+{
+    vec x[MR][2];
+    score_tile(call, rows, strip, keys, panel, x, 2);
+    for (int32_t r = 0; r < MR; r++) {
+        const int32_t row = strip * MR + r;
+        const float most = v_reduce_max(v_max(x[r][0], x[r][1]));
+        const float rise = most * log2_e + rows->neg_max[row];
+        if (!(rise > margin)) continue;
+        const float scale = exp2f(-rise);
+        rows->neg_max[row] = -most * log2_e;
+        for (int n = 0; n < VL; n++) rows->sum[row * VL + n] *= scale;
+        for (int64_t d = 0; d < call->o_stride; d++) rows->o[row * call->o_stride + d] *= scale;
+        scale_packed(weights + r * P_STRIDE, (int64_t)panel * (NR / PACK), scale);
+    }
+}
+
+/* x = log2 of the weights: the scores in powers of two, less the maximum. */
+FOCI_INLINE void score_exponents(const fwd_call *call, const row_tile *rows, int32_t strip,
+                                 const key_run *keys, int32_t panel, vec x[MR][2], const int nv)
+{
+    score_tile(call, rows, strip, keys, panel, x, nv);
+    if (__builtin_expect(rows->fresh[strip] != 0, 0)) first_maximum(rows, strip, x, nv);
+#pragma GCC unroll 12
+    for (int r = 0; r < MR; r++) {
+        const vec offset = v_set1(rows->neg_max[strip * MR + r]);
+        x[r][0] = v_fma(x[r][0], v_set1(log2_e), offset);
+        if (nv > 1) x[r][1] = v_fma(x[r][1], v_set1(log2_e), offset);
+    }
+}
+
+/* Weights of one strip for one panel: weights[r][..] = 2^(s - max), and their sums. */
+FOCI_INLINE void score_panel(const fwd_call *call, const row_tile *rows, int32_t strip,
+                             const key_run *keys, int32_t panel, float *weights, const int nv)
+{
+    vec x[MR][2];
+    score_exponents(call, rows, strip, keys, panel, x, nv);
     vec most = x[0][0];
 #pragma GCC unroll 12
     for (int r = 0; r < MR; r++) {
         most = v_max(most, x[r][0]);
         if (nv > 1) most = v_max(most, x[r][1]);
     }
-    float *strip_weights = weights + (int64_t)first * P_STRIDE;
-    if (__builtin_expect((v_greater(most, v_set1(margin)) | rows->fresh[strip]) != 0, 0)) {
-        float spilled[MR * NR];
-        for (int r = 0; r < MR; r++) {
-            v_store(spilled + r * NR, x[r][0]);
-            v_store(spilled + r * NR + VL, nv > 1 ? x[r][1] : v_set1(-INFINITY));
-        }
-        raise_maximum(call, rows, strip, spilled, strip_weights, (int64_t)panel * NR / PACK);
-        for (int r = 0; r < MR; r++) {
-            x[r][0] = v_load(spilled + r * NR);
-            x[r][1] = v_load(spilled + r * NR + VL);
-        }
+    float *strip_weights = weights + (int64_t)strip * MR * P_STRIDE;
+    if (__builtin_expect(v_greater(most, v_set1(margin)) != 0, 0)) {
+        raise_maximum(call, rows, strip, keys, panel, strip_weights);
+        score_exponents(call, rows, strip, keys, panel, x, nv);
     }
-    float *sum = rows->sum + first * VL;
+    float *sum = rows->sum + (int64_t)strip * MR * VL;
 #pragma GCC unroll 12
     for (int r = 0; r < MR; r++) {
         const vec p0 = v_exp2(x[r][0]);
@@ -504,7 +521,7 @@ static void begin_block(const fwd_call *call, const fwd_item *item, int64_t rows
     for (int64_t n = 0; n < rows; n++) {
         const int32_t token = item->first + (int32_t)(n / call->group);
         pack_row(s->q + n * call->q_words, q_row_at(call, item, token, (int32_t)(n % call->group)),
-                 call->a->dtype, call->a->D, log2_e);
+                 call->a->dtype, call->a->D);
     }
     memset(s->q + rows * call->q_words, 0,
            (size_t)((padded - rows) * call->q_words) * sizeof(float));
@@ -579,25 +596,25 @@ static void attend_positions(const fwd_call *call, const fwd_item *item, int64_t
     }
 }
 
-/* The window, or every key before the query; and the sinks, which come first. */
+/* The window, or every key before the query; then the sinks before it. The window comes first: its
+ * many keys give a better maximum to start from. */
 static void attend_local(const fwd_call *call, const fwd_item *item, int64_t rows,
                          const fwd_scratch *s)
 {
     const focal_attn_seq *seq = &call->a->seqs[item->seq];
-    const int32_t last = item->first + item->tokens - 1;
-    if (foci_attn_local(call->a, seq, last).sink_hi > 0) {
-        for (int64_t n = 0; n < rows; n++) {
-            const int32_t token = item->first + (int32_t)(n / call->group);
-            s->lo[n] = 0;
-            s->hi[n] = foci_attn_local(call->a, seq, token).sink_hi;
-        }
-        attend_positions(call, item, rows, s);
-    }
     for (int64_t n = 0; n < rows; n++) {
         const foci_local local =
             foci_attn_local(call->a, seq, item->first + (int32_t)(n / call->group));
         s->lo[n] = local.lo;
         s->hi[n] = local.hi;
+    }
+    attend_positions(call, item, rows, s);
+    const int32_t last = item->first + item->tokens - 1;
+    if (foci_attn_local(call->a, seq, last).sink_hi == 0) return;
+    for (int64_t n = 0; n < rows; n++) {
+        s->lo[n] = 0;
+        s->hi[n] =
+            foci_attn_local(call->a, seq, item->first + (int32_t)(n / call->group)).sink_hi;
     }
     attend_positions(call, item, rows, s);
 }

@@ -102,14 +102,12 @@ static inline bool pack_columns(float *panels, const char *const *row, int64_t c
     return odd != 0;
 }
 
-/* One row of packed words, multiplied by `scale` where words are floats. */
-static inline void pack_row(float *words, const char *row, focal_dtype dtype, int64_t width,
-                            float scale)
+/* One row of packed words. */
+static inline void pack_row(float *words, const char *row, focal_dtype dtype, int64_t width)
 {
     const int64_t count = words_of(width);
     for (int64_t w = 0; w < count; w += VL) {
-        vec x = words_at(row, dtype, w * PACK, width);
-        if (PACK == 1) x = v_mul(x, v_set1(scale));
+        const vec x = words_at(row, dtype, w * PACK, width);
         if (count - w >= VL) v_store(words + w, x);
         else v_store_some(words + w, x, count - w);
     }
