@@ -267,9 +267,10 @@ static void start(void **state)
     const start_shape shape = {30, 6, 4, 2, 4, 2, 3, 2, START_ROPE};
     start_case *c = start_case_new(shape, 1);
     const focal_route_start_args good = c->args;
-    focal_route_start_args bad[64];
+    enum { PLACES = 64 };
+    focal_route_start_args *bad = new_array(PLACES, sizeof *bad);
     size_t n = 0;
-    for (size_t m = 0; m < FOCAL_COUNT(bad); m++) bad[m] = good;
+    for (size_t m = 0; m < PLACES; m++) bad[m] = good;
     bad[n++].T = 0;
     bad[n++].T = -1;
     bad[n++].C = 0;
@@ -304,6 +305,7 @@ static void start(void **state)
     bad[n++].distance_min = -1;
     bad[n++].distance_max = good.distance_min - 1;
     bad[n++].kmeans_rounds = -1;
+    assert_true(n <= PLACES);
     for (size_t m = 0; m < n; m++) {
         const focal_status status = focal_route_start(ctx, &bad[m]);
         if (status != FOCAL_EINVAL) print_error("bad start %zu\n", m);
@@ -313,6 +315,7 @@ static void start(void **state)
     }
     assert_status(ctx, focal_route_start(ctx, NULL), FOCAL_EINVAL);
     assert_status(ctx, focal_route_start(ctx, &good), FOCAL_OK);
+    free(bad);
     start_case_free(c);
 }
 

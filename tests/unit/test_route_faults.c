@@ -70,7 +70,8 @@ static focal_status call_scores(focal_ctx *ctx, const void *problem, float *out)
 static focal_status call_backward(focal_ctx *ctx, const void *problem, float *out)
 {
     const route_case *c = problem;
-    focal_route_grads grads = {.dsk = c->dsk, .dsq = c->dsq, .dh = out};
+    focal_route_grads grads = {.dsk = c->dsk, .dsq = c->dsq};
+    grads.dh = out;
     grads.dpk = grads.dh + c->h_count;
     grads.dpq = grads.dpk + c->p_count;
     grads.dak = grads.dpq + c->p_count;
@@ -79,16 +80,17 @@ static focal_status call_backward(focal_ctx *ctx, const void *problem, float *ou
     return focal_route_scores_backward(ctx, &c->args, &grads);
 }
 
-enum { T = 300, ROUTERS = 2, K = 5, SCORES = T * ROUTERS * K, BETAS = ROUTERS * K };
+enum { T = 300, ROUTERS = 2, ROWS = T * ROUTERS, K = 5, TOP = 3 };
+enum { SCORES = ROWS * K, BETAS = ROUTERS * K, CHOSEN = ROWS * TOP, DOUBLES = 2 * K };
 
 static focal_status call_soften(focal_ctx *ctx, const void *problem, float *out)
 {
-    return focal_route_soften(ctx, T * ROUTERS, K, problem, out);
+    return focal_route_soften(ctx, ROWS, K, problem, out);
 }
 
 static focal_status call_soften_backward(focal_ctx *ctx, const void *problem, float *out)
 {
-    return focal_route_soften_backward(ctx, T * ROUTERS, K, problem, problem, out);
+    return focal_route_soften_backward(ctx, ROWS, K, problem, problem, out);
 }
 
 static focal_status call_sinkhorn(focal_ctx *ctx, const void *problem, float *out)
@@ -104,7 +106,7 @@ static focal_status call_sinkhorn_backward(focal_ctx *ctx, const void *problem, 
 static focal_status call_balance(focal_ctx *ctx, const void *problem, float *out)
 {
     memcpy(out, problem, SCORES * sizeof *out);
-    memset(out + SCORES, 0, 2 * BETAS * sizeof *out);
+    memset(out + SCORES, 0, 2 * sizeof *out * BETAS);
     const focal_balance_args args = {.T = T,
                                      .routers = ROUTERS,
                                      .K = K,
@@ -118,7 +120,7 @@ static focal_status call_balance(focal_ctx *ctx, const void *problem, float *out
 
 static focal_status call_top(focal_ctx *ctx, const void *problem, float *out)
 {
-    return focal_route_top(ctx, T * ROUTERS, K, 3, problem, (int32_t *)(void *)out);
+    return focal_route_top(ctx, ROWS, K, TOP, problem, (int32_t *)(void *)out);
 }
 
 static focal_status call_stats(focal_ctx *ctx, const void *problem, float *out)
@@ -168,10 +170,10 @@ static void groups(void **state)
     check((operation){"softmax backward", call_soften_backward, s, SCORES});
     check((operation){"sinkhorn", call_sinkhorn, s, SCORES});
     check((operation){"sinkhorn backward", call_sinkhorn_backward, s, SCORES});
-    check((operation){"balance", call_balance, s, SCORES + 2 * BETAS});
-    check((operation){"top", call_top, s, 3 * T * ROUTERS});
+    check((operation){"balance", call_balance, s, SCORES + BETAS + BETAS});
+    check((operation){"top", call_top, s, CHOSEN});
     for (int64_t n = 0; n < SCORES; n++) s[n] = 0.2F;
-    check((operation){"statistics", call_stats, s, 2 * K});
+    check((operation){"statistics", call_stats, s, DOUBLES});
     free(s);
 }
 

@@ -32,6 +32,13 @@ static results results_new(int64_t room)
     return r;
 }
 
+static uint32_t bits_of(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
 /* Runs make() on contexts of every thread count and requires equal bytes. */
 static void same_bits(void (*make)(focal_ctx *ctx, const void *problem, results *to),
                       const void *problem, int64_t room)
@@ -43,7 +50,7 @@ static void same_bits(void (*make)(focal_ctx *ctx, const void *problem, results 
         results now = results_new(room);
         make(ctx, problem, n == 0 ? &first : &now);
         for (int64_t i = 0; i < first.count && n > 0; i++)
-            if (memcmp(&now.data[i], &first.data[i], sizeof(float)) != 0)
+            if (bits_of(now.data[i]) != bits_of(first.data[i]))
                 fail_msg("%d threads: float %lld is %.9g, with one thread %.9g", thread_counts[n],
                          (long long)i, (double)now.data[i], (double)first.data[i]);
         free(now.data);
@@ -137,7 +144,7 @@ static void make_groups(focal_ctx *ctx, const void *problem, results *to)
         ctx,
         focal_route_soft_stats(ctx, p->T, p->routers, p->K, p->routers - 1, g, stats + 1, stats),
         FOCAL_OK);
-    memcpy(take(to, 2 * (p->K + 1)), stats, (size_t)(p->K + 1) * sizeof *stats);
+    memcpy(take(to, 2 * ((int64_t)p->K + 1)), stats, (size_t)(p->K + 1) * sizeof *stats);
 }
 
 static void groups_and_balance(void **state)
