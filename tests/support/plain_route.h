@@ -14,6 +14,6 @@ void plain_route_sinkhorn(int64_t T, int64_t routers, int64_t K, int64_t rounds,
                           float *g);
 void plain_route_sinkhorn_backward(int64_t T, int64_t routers, int64_t K, int64_t rounds,
                                    const float *s, const float *dg, float *ds);
-void plain_route_balance(const focal_balance_args *args);
+void plain_route_balance(const focal_balance_args *b);
 
 #endif /* FOCAL_TESTS_PLAIN_ROUTE_H */

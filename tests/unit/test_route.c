@@ -108,9 +108,9 @@ static void length_zero_stays_zero(void **state)
     fill_normals(h, (int64_t)T * C, 1.0F, 1);
     fill_normals(p, (int64_t)C * R, 1.0F, 2);
     fill_normals(e, (int64_t)K * R, 1.0F, 3);
-    memset(h + 3 * C, 0, C * sizeof *h);
-    memset(h + 19 * C, 0, C * sizeof *h);
-    memset(e + 2 * R, 0, R * sizeof *e);
+    memset(&h[3 * (size_t)C], 0, C * sizeof *h);
+    memset(&h[19 * (size_t)C], 0, C * sizeof *h);
+    memset(&e[2 * (size_t)R], 0, R * sizeof *e);
     const focal_router router = {
         .C = C, .R = R, .K = K, .routers = 1, .pk = p, .e = e, .beta = beta};
     const focal_route_args args = {.router = &router, .T = T, .h = h, .sk = sk, .sq = sq};
@@ -256,17 +256,17 @@ static void softmax_of_extremes(void **state)
 static void statistics_of_groups(void **state)
 {
     focal_ctx *ctx = *state;
-    enum { T = 67, routers = 3, K = 6 };
-    float g[T * routers * K];
-    fill_normals(g, (int64_t)T * routers * K, 2.0F, 9);
-    assert_status(ctx, focal_route_soften(ctx, T * routers, K, g, g), FOCAL_OK);
-    for (int64_t c = 0; c < K; c++) g[(5 * routers + 1) * K + c] = c == 2 ? 1.0F : 0.0F;
-    double *g64 = to_doubles(g, (int64_t)T * routers * K);
-    for (int32_t r = 0; r < routers; r++) {
+    enum { T = 67, ROUTERS = 3, K = 6, ROWS = T * ROUTERS };
+    float g[ROWS * K];
+    fill_normals(g, (int64_t)ROWS * K, 2.0F, 9);
+    assert_status(ctx, focal_route_soften(ctx, ROWS, K, g, g), FOCAL_OK);
+    for (int64_t c = 0; c < K; c++) g[(5 * ROUTERS + 1) * (int64_t)K + c] = c == 2 ? 1.0F : 0.0F;
+    double *g64 = to_doubles(g, (int64_t)ROWS * K);
+    for (int32_t r = 0; r < ROUTERS; r++) {
         double load[K], exact[K], entropy = -1.0;
-        assert_status(ctx, focal_route_soft_stats(ctx, T, routers, K, r, g, load, &entropy),
+        assert_status(ctx, focal_route_soft_stats(ctx, T, ROUTERS, K, r, g, load, &entropy),
                       FOCAL_OK);
-        const double exact_entropy = oracle_route_soft_stats(T, routers, K, r, g64, exact);
+        const double exact_entropy = oracle_route_soft_stats(T, ROUTERS, K, r, g64, exact);
         assert_doubles_within("load", load, exact, K, 1e-6);
         assert_doubles_within("entropy", &entropy, &exact_entropy, 1, 1e-6);
     }

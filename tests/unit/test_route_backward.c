@@ -191,8 +191,8 @@ static void length_zero_has_gradient_zero(void **state)
     fill_normals(p, (int64_t)C * R, 1.0F, 2);
     fill_normals(e, (int64_t)K * R, 1.0F, 3);
     fill_normals(ds, (int64_t)T * K, 1.0F, 4);
-    memset(h + 4 * C, 0, C * sizeof *h);
-    memset(e + 3 * R, 0, R * sizeof *e);
+    memset(&h[4 * (size_t)C], 0, C * sizeof *h);
+    memset(&e[3 * (size_t)R], 0, R * sizeof *e);
     const focal_router router = {.C = C, .R = R, .K = K, .routers = 1, .pk = p, .e = e};
     const focal_route_args args = {.router = &router, .T = T, .h = h};
     const focal_route_grads grads = {.dsk = ds, .dsq = ds, .dh = dh, .dpk = dp, .de = de};
@@ -200,8 +200,8 @@ static void length_zero_has_gradient_zero(void **state)
         const foci_route_kernel *kernel = &foci_route_kernels[m];
         if (!kernel_takes(ctx, kernel, &args)) continue;
         run_backward(ctx, kernel, &args, &grads);
-        for (int64_t c = 0; c < C; c++) assert_true(dh[4 * C + c] == 0.0F);
-        for (int64_t d = 0; d < R; d++) assert_true(de[3 * R + d] == 0.0F);
+        for (int64_t c = 0; c < C; c++) assert_true(dh[4 * (int64_t)C + c] == 0.0F);
+        for (int64_t d = 0; d < R; d++) assert_true(de[3 * (int64_t)R + d] == 0.0F);
         for (int64_t n = 0; n < (int64_t)T * C; n++) assert_true(isfinite(dh[n]));
         for (int64_t n = 0; n < (int64_t)C * R; n++) assert_true(isfinite(dp[n]));
         for (int64_t n = 0; n < (int64_t)K * R; n++) assert_true(isfinite(de[n]));

@@ -86,8 +86,14 @@ static int64_t take(int64_t *at, int64_t n)
     return begin;
 }
 
-/* The router that x describes; *size gets the count of numbers. */
-static oracle_router unpack(const scores_problem *p, const double *x, int64_t *size)
+static int64_t problem_size(const scores_problem *p)
+{
+    const int64_t projections = p->is_shared ? 1 : 2, offsets = p->has_offsets ? projections : 0;
+    return p->T * p->C + p->routers * p->R * (projections * p->C + offsets + p->K);
+}
+
+/* The router that x describes. */
+static oracle_router unpack(const scores_problem *p, const double *x)
 {
     int64_t at = p->T * p->C;
     const int64_t p_size = p->routers * p->C * p->R, a_size = p->routers * p->R;
@@ -102,7 +108,7 @@ static oracle_router unpack(const scores_problem *p, const double *x, int64_t *s
     if (p->has_offsets) t.ak = x + take(&at, a_size);
     if (p->has_offsets && !p->is_shared) t.aq = x + take(&at, a_size);
     t.e = x + take(&at, p->routers * p->K * p->R);
-    *size = at;
+    assert_int_equal(at, problem_size(p));
     return t;
 }
 
@@ -110,8 +116,7 @@ static double scores_loss(const void *problem, const double *x)
 {
     const scores_problem *p = problem;
     const int64_t n = p->T * p->routers * p->K;
-    int64_t size;
-    const oracle_router t = unpack(p, x, &size);
+    const oracle_router t = unpack(p, x);
     double *s = new_array((size_t)(2 * n), sizeof *s);
     oracle_route_scores(&t, p->T, x, s, s + n);
     const double loss = dot(2 * n, p->weight, s);
@@ -132,13 +137,12 @@ static void scores_gradient(void **state)
     (void)state;
     for (size_t n = 0; n < FOCAL_COUNT(scores_problems); n++) {
         scores_problem p = scores_problems[n];
-        int64_t size;
-        (void)unpack(&p, NULL, &size);
+        const int64_t size = problem_size(&p);
         double *x = normals(size, n + 1);
         double *weight = normals(2 * p.T * p.routers * p.K, n + 50);
         double *gradient = new_array((size_t)size, sizeof *gradient);
         p.weight = weight;
-        const oracle_router t = unpack(&p, x, &size);
+        const oracle_router t = unpack(&p, x);
         const oracle_route_grads grads = {
             .dh = gradient,
             .dpk = gradient + (t.pk - x),
@@ -160,42 +164,44 @@ static void scores_gradient(void **state)
 static void sizes_are_sums_of_absolute_terms(void **state)
 {
     (void)state;
-    enum { T = 6, C = 5, R = 4, K = 3, ROUTERS = 2, S = T * ROUTERS * K, P = ROUTERS * C * R };
-    enum { A = ROUTERS * R, E = ROUTERS * K * R, ALL = 2 * S + T * C + 2 * P + 2 * A + E };
+    enum { T = 6, C = 5, R = 4, K = 3, ROUTERS = 2, H = T * C, S = T * ROUTERS * K };
+    enum { P = ROUTERS * C * R, A = ROUTERS * R, E = ROUTERS * K * R, B = ROUTERS * K };
+    enum { INPUTS = H + P + P + A + A + E + B, DS = S + S, ALL = S + S + H + P + P + A + A + E };
     for (int is_raw = 0; is_raw < 2; is_raw++) {
-        double *x = normals(T * C + 2 * P + 2 * A + E + ROUTERS * K, 61), *ds = normals(2 * S, 62);
-        for (int64_t n = 0; n < T * C + 2 * P + 2 * A + E + ROUTERS * K && is_raw; n++)
-            x[n] = fabs(x[n]);
-        for (int64_t n = 0; n < 2 * S && is_raw; n++) ds[n] = fabs(ds[n]);
+        double *x = normals(INPUTS, 61), *ds = normals(DS, 62);
+        for (int64_t n = 0; n < INPUTS && is_raw; n++) x[n] = fabs(x[n]);
+        for (int64_t n = 0; n < DS && is_raw; n++) ds[n] = fabs(ds[n]);
         const oracle_router t = {.C = C,
                                  .R = R,
                                  .K = K,
                                  .routers = ROUTERS,
                                  .is_raw = is_raw != 0,
                                  .sharpness = 3.0,
-                                 .pk = x + T * C,
-                                 .pq = x + T * C + P,
-                                 .ak = x + T * C + 2 * P,
-                                 .aq = x + T * C + 2 * P + A,
-                                 .e = x + T * C + 2 * P + 2 * A,
-                                 .beta = x + T * C + 2 * P + 2 * A + E};
+                                 .pk = x + H,
+                                 .pq = x + H + P,
+                                 .ak = x + H + P + P,
+                                 .aq = x + H + P + P + A,
+                                 .e = x + H + P + P + A + A,
+                                 .beta = x + INPUTS - B};
         double exact[ALL], size[ALL];
         oracle_route_scores(&t, T, x, exact, exact + S);
-        const oracle_route_grads grads = {.dh = exact + 2 * S,
-                                          .dpk = exact + 2 * S + T * C,
-                                          .dpq = exact + 2 * S + T * C + P,
-                                          .dak = exact + 2 * S + T * C + 2 * P,
-                                          .daq = exact + 2 * S + T * C + 2 * P + A,
-                                          .de = exact + 2 * S + T * C + 2 * P + 2 * A};
+        double *at = exact + DS;
+        const oracle_route_grads grads = {.dh = at,
+                                          .dpk = at + H,
+                                          .dpq = at + H + P,
+                                          .dak = at + H + P + P,
+                                          .daq = at + H + P + P + A,
+                                          .de = at + ALL - DS - E};
         oracle_route_scores_backward(&t, T, x, ds, ds + S, &grads);
+        at = size + DS;
         const oracle_route_sizes sizes = {.sk = size,
                                           .sq = size + S,
-                                          .dh = size + 2 * S,
-                                          .dpk = size + 2 * S + T * C,
-                                          .dpq = size + 2 * S + T * C + P,
-                                          .dak = size + 2 * S + T * C + 2 * P,
-                                          .daq = size + 2 * S + T * C + 2 * P + A,
-                                          .de = size + 2 * S + T * C + 2 * P + 2 * A};
+                                          .dh = at,
+                                          .dpk = at + H,
+                                          .dpq = at + H + P,
+                                          .dak = at + H + P + P,
+                                          .daq = at + H + P + P + A,
+                                          .de = at + ALL - DS - E};
         oracle_route_scores_sizes(&t, T, x, ds, ds + S, &sizes);
         if (is_raw) assert_doubles_within("sizes", size, exact, ALL, 1e-14);
         double exact_sum = 0.0, size_sum = 0.0;
@@ -267,7 +273,7 @@ static void sinkhorn_is_a_shifted_softmax(void **state)
 {
     (void)state;
     enum { T = 37, K = 6 };
-    double *s = normals(T * K, 3);
+    double *s = normals((int64_t)T * K, 3);
     for (int64_t rounds = 1; rounds <= 200; rounds = rounds * 3 + 1) {
         double g[T * K], shifted[T * K], again[T * K];
         oracle_route_sinkhorn(T, 1, K, rounds, s, g);
@@ -312,7 +318,8 @@ static void start_keeps_every_direction(void **state)
 {
     (void)state;
     enum { T = 60, C = 5, D = 4 };
-    double *h = normals(T * C, 21), *wq = normals(D * C, 22), *wk = normals(D * C, 23);
+    double *h = normals((int64_t)T * C, 21), *wq = normals((int64_t)D * C, 22),
+           *wk = normals((int64_t)D * C, 23);
     double q[T * D] = {0}, k[T * D] = {0}, pk[C * D], pq[C * D], ak[D], aq[D];
     for (int64_t i = 0; i < T; i++)
         for (int64_t d = 0; d < D; d++)
@@ -350,7 +357,7 @@ static void start_keeps_every_direction(void **state)
                 norm += expected[a * C + b] * expected[a * C + b];
             }
         assert_true(scale > 0.0);
-        for (int64_t n = 0; n < C * C; n++) expected[n] *= scale / norm;
+        for (int64_t n = 0; n < (int64_t)C * C; n++) expected[n] *= scale / norm;
         assert_doubles_within("pk pq^T", product, expected, (int64_t)C * C, 1e-12);
         s.wq = s.wk = NULL;
     }

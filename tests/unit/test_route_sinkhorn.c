@@ -94,18 +94,17 @@ static void matches_oracle(void **state)
 static void is_softmax_with_one_beta(void **state)
 {
     focal_ctx *ctx = *state;
-    enum { T = 45, routers = 2, K = 6, n = T * routers * K, from = 8 };
-    float s[n], g[n], shifted[n], again[n];
-    fill_normals(s, n, 2.0F, 3);
+    enum { T = 45, ROUTERS = 2, K = 6, ROWS = T * ROUTERS, N = ROWS * K, FROM = 8 * ROUTERS };
+    float s[N], g[N], shifted[N], again[N];
+    fill_normals(s, N, 2.0F, 3);
     for (int32_t rounds = 1; rounds <= 30; rounds = rounds * 2 + 1) {
-        assert_status(ctx, focal_route_sinkhorn(ctx, T, routers, K, rounds, s, g), FOCAL_OK);
-        for (int64_t i = 0; i < n; i++) {
-            const int64_t row = (from * routers + i / K % routers) * K + i % K;
+        assert_status(ctx, focal_route_sinkhorn(ctx, T, ROUTERS, K, rounds, s, g), FOCAL_OK);
+        for (int64_t i = 0; i < N; i++) {
+            const int64_t row = (FROM + i / K % ROUTERS) * K + i % K;
             shifted[i] = s[i] + logf(g[row]) - s[row];
         }
-        assert_status(ctx, focal_route_soften(ctx, (int64_t)T * routers, K, shifted, again),
-                      FOCAL_OK);
-        for (int64_t i = 0; i < n; i++) assert_true(fabsf(again[i] - g[i]) < 1e-5F);
+        assert_status(ctx, focal_route_soften(ctx, ROWS, K, shifted, again), FOCAL_OK);
+        for (int64_t i = 0; i < N; i++) assert_true(fabsf(again[i] - g[i]) < 1e-5F);
     }
 }
 
