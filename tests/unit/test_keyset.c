@@ -276,8 +276,7 @@ static void decoding_allocates_rarely(void **state)
     for (int32_t S = 0; S < t.S; S++) assert_int_equal(append(set, &t, S, 1), FOCAL_OK);
     assert_true(focal_ctx_memory(ctx).alloc_count < 80);
     check_view(set, &t, t.S, 1);
-    /* lists with their room and an 8-byte mask a token: at most 5 + 12 bytes more than twice that
-     */
+    /* a list entry and an 8-byte mask a token and router, with the room behind them */
     assert_true(focal_ctx_memory(ctx).now_bytes < (size_t)t.S * 3 * 40);
     focal_keyset_free(set);
     free_text(&t);
