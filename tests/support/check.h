@@ -3,13 +3,13 @@
 #ifndef FOCAL_TESTS_CHECK_H
 #define FOCAL_TESTS_CHECK_H
 
-/* clang-format off: cmocka.h needs these before it, in any order */
-#include <cmocka.h>
+/* cmocka.h needs these before it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-/* clang-format on */
+
+#include <cmocka.h>
 
 #include <stdbool.h>
 

@@ -3,7 +3,7 @@
 #include "simd/vec_avx2.h"
 
 #include "ops/attn/attn_backward_body.h"
-#include "ops/attn/attn_forward_body.h"
+#include "ops/attn/attn_decode_body.h"
 
 bool foci_attn_avx2_can(const focal_ctx *ctx, const focal_attn_args *args)
 {

@@ -30,7 +30,9 @@ enum {
     BLOCK_ROWS = 768,           /* rows of an item without groups: state and queries fit L2 */
     GROUP_BLOCK_MIN = 128,      /* tokens of an item with groups */
     GROUP_BLOCK_MAX = 1024,
-    PACK_CHUNK = 8 /* panels a packing item */
+    PACK_CHUNK = 8,   /* panels a packing item */
+    SPLIT_TOKENS = 16, /* up to so many queries the keys are split instead */
+    STREAM_ROWS = 16   /* up to so many rows keys are then streamed, above they are packed */
 };
 
 static const float log2_e = 1.44269504F;
@@ -417,6 +419,15 @@ static focal_status pack_groups(fwd_call *call, int32_t n)
     return FOCAL_OK;
 }
 
+/* True for the sequences whose few queries have their keys split (attn_decode_body.h). Shared
+ * groups need masks that only its streaming looks at, so their heads must fit that. */
+static bool is_split(const focal_attn_args *a, int32_t n)
+{
+    const focal_attn_seq *seq = &a->seqs[n];
+    const bool is_shared = seq->keys && seq->keys->mode == FOCAL_SHARED;
+    return seq->T <= SPLIT_TOKENS && !(is_shared && a->H / a->G > STREAM_ROWS);
+}
+
 /* A block of consecutive queries of one sequence and key head. */
 typedef struct fwd_item {
     int32_t seq, g;
@@ -458,7 +469,7 @@ static int64_t lay_out(const fwd_call *call, int64_t rows, bool has_groups, char
     rows = foci_round_up(rows, TILE_ROWS);
     s->weights = bump_take(&b, TILE_ROWS * P_STRIDE, sizeof(float));
     s->panels = bump_take(&b, RUN_PANELS * call->panel_words, sizeof(float));
-    s->q = bump_take(&b, rows * call->q_words, sizeof(float));
+    s->q = bump_take(&b, rows * foci_round_up(call->q_words, VL), sizeof(float));
     s->o = bump_take(&b, rows * call->o_stride, sizeof(float));
     s->sum = bump_take(&b, rows * VL, sizeof(float));
     s->neg_max = bump_take(&b, rows, sizeof(float));
@@ -735,6 +746,7 @@ static int64_t list_items(const fwd_call *call, fwd_item *items)
     for (int32_t n = 0; n < a->seq_count; n++) {
         const focal_attn_seq *seq = &a->seqs[n];
         const int32_t block = block_tokens(call, seq);
+        if (is_split(a, n)) continue;
         for (int32_t first = 0; first < seq->T; first += block) {
             for (int32_t g = 0; g < a->G; g++, count++) {
                 if (!items) continue;
@@ -749,48 +761,26 @@ static int64_t list_items(const fwd_call *call, fwd_item *items)
     return count;
 }
 
-static focal_status run_forward(fwd_call *call)
+/* Sequences of more than SPLIT_TOKENS queries: blocks of queries. call->scratch is there. */
+static focal_status run_blocks(fwd_call *call)
 {
     const focal_attn_args *a = call->a;
     bool has_groups = false;
-    for (int32_t n = 0; n < a->seq_count; n++) has_groups |= a->seqs[n].keys != NULL;
+    for (int32_t n = 0; n < a->seq_count; n++) has_groups |= !is_split(a, n) && a->seqs[n].keys;
     if (has_groups) {
         call->groups = foci_scratch(call->ctx, (size_t)a->seq_count, sizeof *call->groups);
         if (!call->groups) return FOCAL_ENOMEM;
         memset(call->groups, 0, (size_t)a->seq_count * sizeof *call->groups);
         for (int32_t n = 0; n < a->seq_count; n++)
-            if (a->seqs[n].keys) FOCAL_TRY(pack_groups(call, n));
-    }
-    for (int32_t n = 0; n < a->seq_count; n++) {
-        fwd_scratch s;
-        const int64_t tokens = foci_min64(block_tokens(call, &a->seqs[n]), a->seqs[n].T);
-        const int64_t bytes =
-            lay_out(call, tokens * call->group, a->seqs[n].keys != NULL, NULL, &s);
-        call->scratch_bytes = foci_max64(call->scratch_bytes, bytes);
+            if (!is_split(a, n) && a->seqs[n].keys) FOCAL_TRY(pack_groups(call, n));
     }
     const int64_t count = list_items(call, NULL);
     call->items = foci_scratch(call->ctx, (size_t)count, sizeof *call->items);
-    call->scratch = foci_scratch(call->ctx, (size_t)focal_ctx_threads(call->ctx),
-                                 (size_t)call->scratch_bytes);
-    if (!call->items || !call->scratch) return FOCAL_ENOMEM;
+    if (!call->items) return FOCAL_ENOMEM;
     (void)list_items(call, call->items);
     qsort(call->items, (size_t)count, sizeof *call->items, heavier_first);
     foci_parallel(call->ctx, count, forward_item, call);
     return FOCAL_OK;
-}
-
-static focal_status forward(focal_ctx *ctx, const focal_attn_args *args)
-{
-    fwd_call call = {.ctx = ctx, .a = args, .group = args->H / args->G};
-    call.q_words = words_of(args->D);
-    call.v_panels = foci_pieces(args->Dv, NR);
-    call.o_stride = call.v_panels * NR;
-    call.panel_words = call.q_words * NR + call.v_panels * (NR / PACK) * NR;
-    const focal_status status = run_forward(&call);
-    foci_scratch_free(ctx, call.scratch);
-    foci_scratch_free(ctx, call.items);
-    free_groups(&call);
-    return status;
 }
 
 #endif /* FOCI_OPS_ATTN_ATTN_FORWARD_BODY_H */
