@@ -218,7 +218,7 @@ void foci_svg_sorted(foci_page *page, const focal_report_sets *sets)
 void foci_svg_loads(foci_page *page, const double *loads, int32_t load_count)
 {
     enum { WIDTH = 1040, HEIGHT = 170, FOOT = 40, MOST_LABELS = 24 };
-    double largest = 0.0, least = INFINITY;
+    double largest = 0.0, least = (double)INFINITY;
     for (int32_t c = 0; c < load_count; c++) {
         largest = fmax(largest, loads[c]);
         least = fmin(least, loads[c]);

@@ -43,11 +43,12 @@ typedef struct attn_spec {
     bool has_one_router; /* default: one a key head */
     bool is_permuted;    /* the rows of k and v lie in another order for each router */
     focal_gate_kind gate;
-    int32_t seq_count;                 /* 0: one sequence of T and S, without a list */
-    int32_t lengths[MAX_SEQS][2];      /* T and S of each */
+    int32_t seq_count;            /* 0: one sequence of T and S, without a list */
+    int32_t lengths[MAX_SEQS][2]; /* T and S of each */
 } attn_spec;
 
 /* Results in packed order, all sequences one behind the other. */
+enum { ATTN_RESULTS = 7 };
 typedef struct attn_results {
     float *out, *lse, *dq, *dk, *dv, *dgq, *dgk;
 } attn_results;
@@ -65,6 +66,10 @@ typedef struct attn_case {
     int64_t query_at[MAX_SEQS + 1], key_at[MAX_SEQS + 1]; /* first packed rows */
 
     attn_results plain;
+    /* What plain loops lose on this and, when it is small, on more draws of the same spec: the
+     * worst of a handful of numbers says little. */
+    double worst[ATTN_RESULTS], mean[ATTN_RESULTS];
+    uint64_t seed;
     oracle_attn_out exact;
     oracle_attn_grads exact_grads;
     double *dout; /* packed */

@@ -4,11 +4,11 @@
 #define FOCAL_TESTS_CHECK_H
 
 /* clang-format off: cmocka.h needs these before it, in any order */
+#include <cmocka.h>
+#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <setjmp.h>
 #include <stdint.h>
-#include <cmocka.h>
 /* clang-format on */
 
 #include <stdbool.h>
@@ -18,13 +18,13 @@
 
 /* How far results may be from the exact ones.
  *
- * Each element has a magnitude: the sum of the absolute values of the terms that make it up, so
- * that cancellation does not count against anybody. With e(x) = |x - exact| / magnitude, every
- * element must have
- *     e(got) <= factor * max over all elements of e(plain) + floor,
- * and the root mean square of e(got) must be at most factor * that of e(plain) + floor. plain is
- * what plain loops lose, floor two roundings of the output's type. Infinities and NaN must sit in
- * the same places. */
+ * Each element has a magnitude: what one rounding of everything that makes it up would move it by,
+ * in roundings; that is about the sum of the absolute values of its terms. So neither cancellation
+ * nor a badly conditioned row counts against a kernel, nor for one in another row. With e(x) = |x -
+ * exact| / magnitude, every element must have e(got) <= factor * max over all elements of e(plain)
+ * + floor, and the root mean square of e(got) must be at most factor * that of e(plain) + floor.
+ * plain is what plain loops lose, floor two roundings of the output's type. Infinities and NaN must
+ * sit in the same places. */
 typedef struct error_bound {
     const char *name;
     const float *plain;      /* (count) */
@@ -33,7 +33,11 @@ typedef struct error_bound {
     int64_t count;
     focal_dtype dtype; /* of the output, for the floor */
     double factor;
+    double known_worst, known_mean; /* of plain, from more numbers of the same kind; 0: none */
 } error_bound;
+
+/* The largest e(x) and the root mean square of all e(x). */
+void measure_error(const error_bound *bound, const float *x, double *worst, double *mean);
 
 /* NULL when got is within the bound, else a sentence with the index and the values; it stays
  * valid until the next call. */

@@ -8,14 +8,11 @@
 
 #include "support/check.h"
 
-/* tests/golden beside this file's folder. */
+/* FOCAL_TEST_DIR is the folder tests/, given by the build. */
 static FILE *open_file(const char *name, const char *ending)
 {
     char path[1024];
-    const char *slash = strrchr(__FILE__, '/');
-    const int folder = slash ? (int)(slash - __FILE__) : 0;
-    const int used = snprintf(path, sizeof path, "%.*s/../golden/%s.%s", folder, __FILE__, name,
-                              ending);
+    const int used = snprintf(path, sizeof path, "%s/golden/%s.%s", FOCAL_TEST_DIR, name, ending);
     assert_in_range(used, 1, sizeof path - 1);
     FILE *file = fopen(path, "rb");
     if (!file) fail_msg("%s cannot be opened", path);

@@ -11,19 +11,19 @@
 /* Everything about one query of one head, an entry a key. */
 typedef struct row_state {
     double *s;       /* logits after the soft-cap, before the gate; of every causal key */
-    double *size;    /* sum of |q k| */
     double *gated;   /* what the softmax sees */
     double *overlap; /* gq.gk of distant pairs, where there is a gate */
     double *p;       /* weights, 0 where not seen */
     bool *sees;
     double lse;
+    double size; /* the largest |partial sum| of any logit here: a rounding of it is an equal
+                    relative error of a weight */
 } row_state;
 
 static row_state row_new(int32_t S)
 {
     const size_t n = (size_t)S;
     return (row_state){.s = new_array(n, sizeof(double)),
-                       .size = new_array(n, sizeof(double)),
                        .gated = new_array(n, sizeof(double)),
                        .overlap = new_array(n, sizeof(double)),
                        .p = new_array(n, sizeof(double)),
@@ -33,7 +33,6 @@ static row_state row_new(int32_t S)
 static void row_free(row_state *row)
 {
     free(row->s);
-    free(row->size);
     free(row->gated);
     free(row->overlap);
     free(row->p);
@@ -55,7 +54,7 @@ static int32_t router_of(const oracle_attn *a, int32_t h)
     return a->routers == 1 ? 0 : key_head_of(a, h);
 }
 
-/* MATH 3.8 */
+/* MATH 3.3.3 */
 bool oracle_distant(const oracle_attn *a, int32_t i, int32_t j)
 {
     const int64_t behind = (int64_t)position_of(a, i) - j;
@@ -76,7 +75,7 @@ bool oracle_sees(const oracle_attn *a, int32_t h, int32_t i, int32_t j)
     return (a->query_groups[router * a->T + i] & a->key_groups[router * a->S + j]) != 0;
 }
 
-/* MATH 3.12: how much the memberships of a query and a key have in common. */
+/* MATH 3.5.1: how much the memberships of a query and a key have in common. */
 static double overlap_of(const oracle_attn *a, int32_t router, int32_t i, int32_t j)
 {
     const double *gq = a->gq + ((int64_t)i * a->routers + router) * a->K;
@@ -86,7 +85,7 @@ static double overlap_of(const oracle_attn *a, int32_t router, int32_t i, int32_
     return sum;
 }
 
-/* MATH 3.13 and 3.14 on a distant pair. */
+/* MATH 3.5.2 and 3.5.3 on a distant pair. */
 static double gated_logit(const oracle_attn *a, double s, double overlap)
 {
     if (a->gate == FOCAL_GATE_PAPER) return s / (1.0 + exp(-a->lambda * overlap));
@@ -99,24 +98,25 @@ static void row_weights(const oracle_attn *a, int32_t h, int32_t i, row_state *r
 {
     const double *q = a->q + ((int64_t)i * a->H + h) * a->D;
     double largest = (double)-INFINITY, sum = 0.0;
+    row->size = 0.0;
     for (int32_t j = 0; j < a->S; j++) {
         const double *k = a->k + ((int64_t)j * a->G + key_head_of(a, h)) * a->D;
-        double dot = 0.0, size = 0.0;
+        double dot = 0.0;
         row->sees[j] = oracle_sees(a, h, i, j);
         const bool is_distant = oracle_distant(a, i, j);
         if (!row->sees[j] && !(is_distant && a->gate)) {
             /* Not even looked at: what the key holds has no influence. */
-            row->s[j] = row->gated[j] = row->p[j] = row->size[j] = 0.0;
+            row->s[j] = row->gated[j] = row->p[j] = 0.0;
             continue;
         }
         for (int32_t d = 0; d < a->D; d++) {
             dot += q[d] * k[d];
-            size += fabs(q[d] * k[d]);
+            row->size = fmax(row->size, fabs(dot));
         }
         row->s[j] = a->softcap > 0.0 ? a->softcap * tanh(dot / a->softcap) : dot;
-        row->size[j] = size;
         row->overlap[j] = is_distant && a->gate ? overlap_of(a, router_of(a, h), i, j) : 0.0;
         row->gated[j] = is_distant ? gated_logit(a, row->s[j], row->overlap[j]) : row->s[j];
+        row->size = fmax(row->size, fabs(row->gated[j]));
         if (row->sees[j]) largest = fmax(largest, row->gated[j]);
     }
     for (int32_t j = 0; j < a->S; j++)
@@ -126,20 +126,27 @@ static void row_weights(const oracle_attn *a, int32_t h, int32_t i, row_state *r
         row->p[j] = row->sees[j] ? exp(row->gated[j] - row->lse) : 0.0;
 }
 
-/* MATH 1.4; magnitude may be NULL */
+static double value_of(const oracle_attn *a, int32_t h, int32_t j, int32_t d)
+{
+    return a->v[((int64_t)j * a->G + key_head_of(a, h)) * a->Dv + d];
+}
+
+/* MATH 1.4; magnitude may be NULL. A relative error e of a weight p moves out by p e (v - out). */
 static void row_output(const oracle_attn *a, int32_t h, const row_state *row, double *out,
                        double *magnitude)
 {
     for (int32_t d = 0; d < a->Dv; d++) {
         double sum = 0.0, size = 0.0;
+        for (int32_t j = 0; j < a->S; j++)
+            if (row->sees[j]) sum += row->p[j] * value_of(a, h, j, d);
+        out[d] = sum;
+        if (!magnitude) continue;
         for (int32_t j = 0; j < a->S; j++) {
             if (!row->sees[j]) continue;
-            const double v = a->v[((int64_t)j * a->G + key_head_of(a, h)) * a->Dv + d];
-            sum += row->p[j] * v;
-            size += row->p[j] * fabs(v);
+            const double v = value_of(a, h, j, d);
+            size += row->p[j] * (fabs(v) + row->size * fabs(v - sum));
         }
-        out[d] = sum;
-        if (magnitude) magnitude[d] = size;
+        magnitude[d] = size;
     }
 }
 
@@ -153,10 +160,7 @@ void oracle_attn_forward(const oracle_attn *a, const oracle_attn_out *result)
             row_output(a, h, &row, result->out + at * a->Dv,
                        result->out_magnitude ? result->out_magnitude + at * a->Dv : NULL);
             if (result->lse) result->lse[at] = row.lse;
-            if (!result->lse_magnitude) continue;
-            double size = 1.0 + fabs(row.lse);
-            for (int32_t j = 0; j < a->S; j++) size += row.p[j] * row.size[j];
-            result->lse_magnitude[at] = size;
+            if (result->lse_magnitude) result->lse_magnitude[at] = 1.0 + row.size + fabs(row.lse);
         }
     }
     row_free(&row);
@@ -177,7 +181,7 @@ static double *at_row(double *base, int64_t offset)
     return base ? base + offset : NULL;
 }
 
-/* One pair's share of dgq and dgk (MATH 3.16): dm times the other side's memberships. */
+/* One pair's share of dgq and dgk (MATH 3.5.6): dm times the other side's memberships. */
 static void add_overlap_gradient(const oracle_attn *a, int32_t router, int32_t i, int32_t j,
                                  double dm, double size, const oracle_attn_grads *r)
 {
@@ -188,7 +192,7 @@ static void add_overlap_gradient(const oracle_attn *a, int32_t router, int32_t i
 }
 
 /* The gradient of the gated logit, taken on to the logit (returned as a factor) and to the
- * overlap (as another). MATH 3.13 to 3.15. */
+ * overlap (as another). MATH 3.5.2 to 3.5.4. */
 static void gate_factors(const oracle_attn *a, double s, double overlap, double *to_s,
                          double *to_overlap)
 {
@@ -224,14 +228,15 @@ static void row_backward(const oracle_attn *a, int32_t h, int32_t i, const row_s
             dot += dout[d] * a->v[value + d];
             size += fabs(dout[d] * a->v[value + d]);
         }
-        /* MATH 3.15: an excluded pair may exceed lse, and is then held at weight 1. */
+        /* MATH 3.5.4: an excluded pair may exceed lse, and is then held at weight 1. */
         const double weight = row->sees[j] ? row->p[j] : exp(fmin(row->s[j] - row->lse, 0.0));
-        const double delta = weight * (dot - own), delta_size = weight * size;
+        const double weight_size = weight * (1.0 + row->size + fabs(row->lse));
+        const double delta = weight * (dot - own), delta_size = weight_size * size;
         double to_s = 1.0, to_overlap = 0.0;
         if (is_gated) {
             gate_factors(a, row->s[j], row->overlap[j], &to_s, &to_overlap);
-            add_overlap_gradient(a, router, i, j, delta * to_overlap,
-                                 delta_size * fabs(to_overlap), r);
+            add_overlap_gradient(a, router, i, j, delta * to_overlap, delta_size * fabs(to_overlap),
+                                 r);
         }
         if (!row->sees[j]) continue;
         const double cap = a->softcap > 0.0 ? row->s[j] / a->softcap : 0.0;
@@ -241,7 +246,7 @@ static void row_backward(const oracle_attn *a, int32_t h, int32_t i, const row_s
         add_scaled(at_row(r->dk, key), at_row(r->dk_magnitude, key), a->q + query, a->D,
                    delta * to_dot, delta_size * to_dot);
         add_scaled(at_row(r->dv, value), at_row(r->dv_magnitude, value), dout, a->Dv, weight,
-                   weight);
+                   weight_size);
     }
 }
 

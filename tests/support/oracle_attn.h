@@ -14,7 +14,7 @@ typedef struct oracle_attn {
     double softcap; /* 0: none */
 
     int32_t routers; /* of groups and gate: 1 or G */
-    /* Groups of a token as bits; a distant pair is seen when the two meet (MATH 3.9, 3.10).
+    /* Groups of a token as bits; a distant pair is seen when the two meet (MATH 3.3.4, 3.3.5).
      * NULL: no distant pair is seen, unless a gate lets all through. */
     const uint64_t *query_groups; /* (routers, T) */
     const uint64_t *key_groups;   /* (routers, S) */
@@ -30,8 +30,11 @@ typedef struct oracle_attn {
     const double *v; /* (S,G,Dv) */
 } oracle_attn;
 
-/* Results, and for each element its magnitude: the same sum over absolute values. A NULL array is
- * not wanted. */
+/* Results, and for each element its magnitude: how many times a rounding it moves when everything
+ * it is made of is rounded once. That is the same sum over absolute values, and where weights
+ * enter, x times what a relative error of a weight does; x is the largest partial sum of a logit
+ * in that row (in backward, and |lse|), because rounding x is a relative error of a weight as many
+ * times larger. A NULL array is not wanted. */
 typedef struct oracle_attn_out {
     double *out, *out_magnitude; /* (T,H,Dv) */
     double *lse, *lse_magnitude; /* (T,H) */
@@ -45,9 +48,9 @@ typedef struct oracle_attn_grads {
     double *dgk, *dgk_magnitude; /* (S, routers, K) */
 } oracle_attn_grads;
 
-/* Query i of query head h: does it see the key at position j? (MATH 1.5, 3.9, 3.10) */
+/* Query i of query head h: does it see the key at position j? (MATH 1.5, 3.3.4, 3.3.5) */
 bool oracle_sees(const oracle_attn *a, int32_t h, int32_t i, int32_t j);
-/* Is the pair distant: causal, behind the window, not a sink? (MATH 3.8) */
+/* Is the pair distant: causal, behind the window, not a sink? (MATH 3.3.3) */
 bool oracle_distant(const oracle_attn *a, int32_t i, int32_t j);
 
 void oracle_attn_forward(const oracle_attn *a, const oracle_attn_out *result);

@@ -30,8 +30,8 @@ static pair_logit logit_of(const oracle_attn *a, int32_t h, int32_t i, int32_t j
 {
     const int32_t g = h / (a->H / a->G), router = a->routers == 1 ? 0 : g;
     const float cap = (float)a->softcap;
-    float s = dot_of(a->q + ((int64_t)i * a->H + h) * a->D, a->k + ((int64_t)j * a->G + g) * a->D,
-                     a->D);
+    float s =
+        dot_of(a->q + ((int64_t)i * a->H + h) * a->D, a->k + ((int64_t)j * a->G + g) * a->D, a->D);
     if (cap > 0.0F) s = cap * tanhf(s / cap);
     pair_logit pair = {s, s, 1.0F, 0.0F};
     if (!a->gate || !oracle_distant(a, i, j)) return pair;
@@ -71,8 +71,8 @@ void plain_attn_forward(const oracle_attn *a, focal_dtype dtype, float *out, flo
             float total = 0.0F;
             for (int32_t j = 0; j < a->S && !is_empty; j++)
                 if (p[j] > 0.0F)
-                    total += rounded(dtype, p[j]) *
-                             (float)a->v[((int64_t)j * a->G + g) * a->Dv + d];
+                    total +=
+                        rounded(dtype, p[j]) * (float)a->v[((int64_t)j * a->G + g) * a->Dv + d];
             out[at * a->Dv + d] = rounded(dtype, is_empty ? 0.0F : total / sum);
         }
     }

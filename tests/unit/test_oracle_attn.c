@@ -201,11 +201,39 @@ static const oracle_attn shapes[] = {
     {.T = 6, .S = 6, .H = 2, .G = 2, .D = 2, .Dv = 2, .is_bidirectional = true},
     {.T = 8, .S = 8, .H = 2, .G = 1, .D = 2, .Dv = 2, .has_window = true, .window = 2, .sinks = 1},
     {.T = 6, .S = 3, .H = 2, .G = 1, .D = 2, .Dv = 2}, /* rows without keys */
-    {.T = 8, .S = 8, .H = 4, .G = 2, .D = 2, .Dv = 2, .has_window = true, .window = 1, .K = 3,
-     .routers = 2, .gate = FOCAL_GATE_PAPER, .softcap = 2.0},
-    {.T = 8, .S = 8, .H = 4, .G = 2, .D = 2, .Dv = 2, .has_window = true, .window = 1, .sinks = 1,
-     .K = 3, .routers = 2, .gate = FOCAL_GATE_LOG},
-    {.T = 4, .S = 9, .H = 4, .G = 2, .D = 2, .Dv = 2, .has_window = true, .K = 3, .routers = 1,
+    {.T = 8,
+     .S = 8,
+     .H = 4,
+     .G = 2,
+     .D = 2,
+     .Dv = 2,
+     .has_window = true,
+     .window = 1,
+     .K = 3,
+     .routers = 2,
+     .gate = FOCAL_GATE_PAPER,
+     .softcap = 2.0},
+    {.T = 8,
+     .S = 8,
+     .H = 4,
+     .G = 2,
+     .D = 2,
+     .Dv = 2,
+     .has_window = true,
+     .window = 1,
+     .sinks = 1,
+     .K = 3,
+     .routers = 2,
+     .gate = FOCAL_GATE_LOG},
+    {.T = 4,
+     .S = 9,
+     .H = 4,
+     .G = 2,
+     .D = 2,
+     .Dv = 2,
+     .has_window = true,
+     .K = 3,
+     .routers = 1,
      .gate = FOCAL_GATE_LOG},
 };
 
@@ -236,8 +264,17 @@ static void gradients_are_slopes(void **state)
 static void gradients_over_groups_are_slopes(void **state)
 {
     (void)state;
-    const oracle_attn layer = {.T = 9, .S = 9, .H = 4, .G = 2, .D = 2, .Dv = 2, .has_window = true,
-                               .window = 1, .sinks = 1, .K = 4, .routers = 1};
+    const oracle_attn layer = {.T = 9,
+                               .S = 9,
+                               .H = 4,
+                               .G = 2,
+                               .D = 2,
+                               .Dv = 2,
+                               .has_window = true,
+                               .window = 1,
+                               .sinks = 1,
+                               .K = 4,
+                               .routers = 1};
     oracle_attn head = layer;
     head.routers = 2;
     head.T = 4;
@@ -253,22 +290,30 @@ static void bent_gradients_are_seen(void **state)
     static flat_problem p;
     static double u[MAX_SIZE];
     prepare(&p, &shapes[0], false, 1);
-    for (int64_t n = 0; n < p.count; n++)
-        u[n] = (double)foci_random_normal(1, 5, (uint64_t)n);
+    for (int64_t n = 0; n < p.count; n++) u[n] = (double)foci_random_normal(1, 5, (uint64_t)n);
     double expected = 0.0;
     p.dx[p.count - 1] *= 1.0 + 1e-4; /* a value: the others may be 0 */
     for (int64_t n = 0; n < p.count; n++) expected += p.dx[n] * u[n];
     assert_true(fabs(slope_along(&p, u) - expected) > 1e-6);
 }
 
-/* MATH 3.15 and 3.16 written as whole matrices: the straight-through gate has no slope to compare
+/* MATH 3.5.4 and 3.5.6 written as whole matrices: the straight-through gate has no slope to compare
  * with. dq, dk and dv must be those of the hard mask. */
 static void straight_gate_is_its_formula(void **state)
 {
     (void)state;
     enum { T = 9, H = 4, G = 2, D = 2, K = 4 };
-    const oracle_attn shape = {.T = T, .S = T, .H = H, .G = G, .D = D, .Dv = D, .has_window = true,
-                               .window = 1, .sinks = 1, .K = K, .routers = G,
+    const oracle_attn shape = {.T = T,
+                               .S = T,
+                               .H = H,
+                               .G = G,
+                               .D = D,
+                               .Dv = D,
+                               .has_window = true,
+                               .window = 1,
+                               .sinks = 1,
+                               .K = K,
+                               .routers = G,
                                .gate = FOCAL_GATE_STRAIGHT};
     static flat_problem gated, hard;
     prepare(&gated, &shape, true, 31);

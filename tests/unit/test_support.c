@@ -14,8 +14,7 @@ static void error_bound_can_fail(void **state)
     const double exact[] = {1.0, -2.0, 0.5, 0.0};
     const float plain[] = {1.0F, -2.0F, 0.5F + 0x1p-22F, 0.0F};
     float got[] = {1.0F, -2.0F, 0.5F, 0.0F};
-    error_bound bound = {
-        .name = "self", .plain = plain, .exact = exact, .count = 4, .factor = 2.0};
+    error_bound bound = {.name = "self", .plain = plain, .exact = exact, .count = 4, .factor = 2.0};
     /* The magnitude is 2: plain loses 2^-23 of it, so 2^-22 + 2^-23 of it is allowed. */
     assert_null(error_beyond(&bound, got));
     got[2] = 0.5F + 2.75F * 0x1p-22F;

@@ -46,7 +46,8 @@ typedef struct bwd_call {
     int64_t dq_stride, dk_stride, dv_stride;
     int64_t first_q, first_k;     /* rows of the outputs that dq, dk, dv begin with */
     bwd_item *items;
-    atomic_int_least32_t *progress; /* of each item: queries from here on are done */
+    atomic_int_least32_t *progress; /* of each item: dq of queries >= progress - 1 is done; 0: all,
+                                       and dk and dv too */
     char *scratch;
     int64_t scratch_bytes;
 } bwd_call;
@@ -73,7 +74,7 @@ typedef struct query_tile {
     bool has_odd_q, has_odd_dout;
     int64_t place[QUERY_TILE]; /* (token, head) as q_row * H + h */
     int32_t lo[QUERY_TILE], hi[QUERY_TILE];
-    float lse[QUERY_TILE], delta[QUERY_TILE]; /* lse in powers of two */
+    float lse[QUERY_TILE], delta[QUERY_TILE];
     uint64_t mask[QUERY_TILE];
     strip_bounds bounds[QUERY_PANELS];
 } query_tile;
@@ -233,7 +234,7 @@ static void pack_queries(const bwd_call *call, const bwd_item *item, const part_
         const int64_t h = (int64_t)item->g * call->group + (first + n) % call->group;
         part_interval(view, entry, &tile->lo[n], &tile->hi[n]);
         tile->place[n] = q_row * a->H + h;
-        tile->lse[n] = a->lse[tile->place[n]] * log2_e;
+        tile->lse[n] = a->lse[tile->place[n]];
         tile->delta[n] = call->delta[tile->place[n] - call->first_q * a->H];
         if (view->part >= 0 && keys->mode == FOCAL_SHARED)
             tile->mask[n] = keys->query_mask[(int64_t)view->router * keys->T + token];
@@ -296,12 +297,12 @@ FOCI_INLINE void backward_tile(const bwd_call *call, const bwd_item *item, const
         }
     }
     const vec lse0 = v_load(tile->lse + column), lse1 = v_load(tile->lse + column + VL);
-    const vec neg0 = v_sub(v_zero(), lse0), neg1 = v_sub(v_zero(), lse1);
     float *p = s->p + ((int64_t)panel * SUB_KEYS + strip * MR) * (NR / PACK);
 #pragma GCC unroll 12
     for (int r = 0; r < MR; r++) {
-        x[r][0] = v_exp2(v_fma(x[r][0], v_set1(log2_e), neg0));
-        x[r][1] = v_exp2(v_fma(x[r][1], v_set1(log2_e), neg1));
+        /* the difference first: it is exact where it matters, at scores near lse */
+        x[r][0] = v_exp(v_sub(x[r][0], lse0));
+        x[r][1] = v_exp(v_sub(x[r][1], lse1));
     }
     uint32_t bits[MR][2];
     if (is_masked) {
@@ -344,55 +345,56 @@ FOCI_INLINE void backward_tile(const bwd_call *call, const bwd_item *item, const
     for (int r = 0; r < MR; r++) v_store_packed(ds + r * (NR / PACK), x[r][0], x[r][1]);
     if (PACK == 2) {
         float *ds_c = s->ds_c + ((int64_t)panel * SUB_KEYS + strip * MR) / PACK * NR;
-        for (int r = 0; r < MR; r += PACK)
-            v_pack_columns(ds_c + r / PACK * NR, v_load(ds + r * (NR / PACK)),
-                           v_load(ds + (r + PACK - 1) * (NR / PACK)));
+        for (int r = 0; r < MR; r += PACK) {
+            vec lo = v_load(ds + r * (NR / PACK)), hi = v_load(ds + (r + PACK - 1) * (NR / PACK));
+            v_zip(&lo, &hi);
+            v_store(ds_c + r / PACK * NR, lo);
+            v_store(ds_c + r / PACK * NR + VL, hi);
+        }
     }
 }
 
-/* Element n of a row of packed words. */
-static inline float unpack(const float *words, int64_t n)
-{
-    if (PACK == 1) return words[n];
-    return foci_bf16_to_float(((const uint16_t *)(const void *)words)[n]);
-}
-
-/* sums[MR rows of keys] += left factor (keys x queries of the panels [from, to)) x columns; where
- * the columns hold an infinity or NaN, one by one, so that a weight of 0 does not meet them. */
+/* sums[MR rows of keys] += left factor (keys x queries of the panels [from, to)) x columns. */
 FOCI_INLINE void add_product(float *sums, int64_t stride, int64_t width, const float *left,
                              const float *columns, int32_t from, int32_t to, bool is_odd)
 {
-    if (__builtin_expect(is_odd, 0)) {
-        for (int r = 0; r < MR; r++) {
-            for (int64_t n = from * NR; n < to * NR; n++) {
-                const float weight =
-                    unpack(left + (n / NR * SUB_KEYS + r) * (NR / PACK), n % NR);
-                if (weight == 0.0F) continue;
-                for (int64_t d = 0; d < width; d++) {
-                    const float *panel = columns + d / NR * (QUERY_TILE / PACK * NR);
-                    const float *word = panel + n / PACK * NR + d % NR;
-                    sums[r * stride + d] += weight * unpack(word, n % PACK);
-                }
-            }
-        }
-        return;
-    }
     for (int64_t c = 0; c * NR < width; c++) {
         vec acc[MR][2];
-        for (int r = 0; r < MR; r++) {
-            acc[r][0] = v_load(sums + r * stride + c * NR);
-            acc[r][1] = v_load(sums + r * stride + c * NR + VL);
-        }
+        tile_load(acc, sums + c * NR, stride);
         for (int32_t p = from; p < to; p++) {
             const float *a = left + (int64_t)p * SUB_KEYS * (NR / PACK);
             const float *b = columns + c * (QUERY_TILE / PACK * NR) + p * (NR / PACK * NR);
-            if (width - c * NR > VL) tile_dot(acc, a, NR / PACK, b, NR / PACK, 2);
-            else tile_dot(acc, a, NR / PACK, b, NR / PACK, 1);
+            if (__builtin_expect(is_odd, 0)) {
+                tile_store(sums + c * NR, stride, acc);
+                tile_dot_odd_right(sums + c * NR, stride, a, NR / PACK, b, NR / PACK);
+                tile_load(acc, sums + c * NR, stride);
+            } else if (width - c * NR > VL) {
+                tile_dot(acc, a, NR / PACK, b, NR / PACK, 2);
+            } else {
+                tile_dot(acc, a, NR / PACK, b, NR / PACK, 1);
+            }
         }
-        for (int r = 0; r < MR; r++) {
-            v_store(sums + r * stride + c * NR, acc[r][0]);
-            v_store(sums + r * stride + c * NR + VL, acc[r][1]);
-        }
+        tile_store(sums + c * NR, stride, acc);
+    }
+}
+
+/* sums (MR, NR) += a b, where a gradient of 0 in b must not meet the infinities and NaNs in a:
+ * column by column, with what it does not see cleared. */
+static __attribute__((noinline)) void tile_dot_odd_left(float *sums, const float *a, int64_t lda,
+                                                        const float *b, int64_t words)
+{
+    for (int column = 0; column < NR; column++) {
+        float cleared[MR * (SUB_KEYS / PACK)];
+        for (int r = 0; r < MR; r++)
+            for (int64_t w = 0; w < words; w++)
+                cleared[r * (SUB_KEYS / PACK) + w] =
+                    word_where_met(a[r * lda + w], b[w * NR + column]);
+        vec acc[MR][2];
+        tile_load(acc, sums, NR);
+        tile_dot(acc, cleared, SUB_KEYS / PACK, b, words, 2);
+        float result[MR * NR];
+        tile_store(result, NR, acc);
+        for (int r = 0; r < MR; r++) sums[r * NR + column] = result[r * NR + column];
     }
 }
 
@@ -405,28 +407,15 @@ FOCI_INLINE void add_dq(const bwd_call *call, const bwd_scratch *s, int32_t sub,
     const float *right = s->ds_c + ((int64_t)panel * SUB_KEYS + from * MR) / PACK * NR;
     const int64_t words = (int64_t)(to - from) * MR / PACK;
     float *sums = s->dq_t + panel * call->kt_rows * NR;
-    if (__builtin_expect(s->has_odd_k, 0)) {
-        for (int64_t d = 0; d < call->a->D; d++) {
-            for (int64_t n = 0; n < words * PACK; n++) {
-                for (int64_t column = 0; column < NR; column++) {
-                    const float ds = unpack(right + n / PACK * NR + column, n % PACK);
-                    if (ds != 0.0F) sums[d * NR + column] += ds * unpack(left + d * ldk, n);
-                }
-            }
-        }
-        return;
-    }
     for (int64_t d = 0; d < call->kt_rows; d += MR) {
+        if (__builtin_expect(s->has_odd_k, 0)) {
+            tile_dot_odd_left(sums + d * NR, left + d * ldk, ldk, right, words);
+            continue;
+        }
         vec acc[MR][2];
-        for (int r = 0; r < MR; r++) {
-            acc[r][0] = v_load(sums + (d + r) * NR);
-            acc[r][1] = v_load(sums + (d + r) * NR + VL);
-        }
+        tile_load(acc, sums + d * NR, NR);
         tile_dot(acc, left + d * ldk, ldk, right, words, 2);
-        for (int r = 0; r < MR; r++) {
-            v_store(sums + (d + r) * NR, acc[r][0]);
-            v_store(sums + (d + r) * NR + VL, acc[r][1]);
-        }
+        tile_store(sums + d * NR, NR, acc);
     }
 }
 
@@ -486,12 +475,12 @@ static void backward_sub(const bwd_call *call, const bwd_item *item, const query
         if (strip_from[p] < strip_to[p]) add_dq(call, s, sub, p, strip_from[p], strip_to[p]);
 }
 
-/* Returns when the item before has done everything from query `token` on. */
-static void wait_for_turn(const bwd_call *call, const bwd_item *item, int32_t token)
+/* Returns when the item before has come to this progress. */
+static void wait_for_turn(const bwd_call *call, const bwd_item *item, int32_t progress)
 {
     if (item->prev < 0) return;
     int32_t round = 0;
-    while (atomic_load_explicit(&call->progress[item->prev], memory_order_acquire) > token)
+    while (atomic_load_explicit(&call->progress[item->prev], memory_order_acquire) > progress)
         foci_spin_wait(round++ & 0xFFFF);
 }
 
@@ -551,10 +540,10 @@ static void backward_item(void *arg, int64_t index, int32_t thread)
                      (int32_t)(foci_min64(row + QUERY_TILE, last) - from), &s, &tile);
         for (int32_t sub = 0; sub < item->end - item->begin; sub += SUB_KEYS)
             backward_sub(call, item, &tile, &s, sub);
-        wait_for_turn(call, item, tile.lowest);
+        wait_for_turn(call, item, tile.lowest + 1);
         add_dq_rows(call, &tile, &s);
         /* A token's heads may be split over two tiles: it is done with the lower one. */
-        atomic_store_explicit(&call->progress[index], tile.lowest + (from % call->group != 0),
+        atomic_store_explicit(&call->progress[index], tile.lowest + 1 + (from % call->group != 0),
                               memory_order_release);
     }
     wait_for_turn(call, item, 0);

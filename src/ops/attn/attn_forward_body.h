@@ -33,7 +33,7 @@ enum {
     PACK_CHUNK = 8 /* panels a packing item */
 };
 
-static const float log2_e = 1.44269504F, ln_2 = 0.69314718F;
+static const float log2_e = 1.44269504F;
 /* In powers of two. A weight's exponent is rounded at its own size: up to 4 that costs at most
  * 1e-7 of the weight, at 16 it would be 7e-7. */
 static const float margin = 4.0F;
@@ -211,11 +211,11 @@ FOCI_INLINE void score_panel(const fwd_call *call, const row_tile *rows, int32_t
 {
     vec x[MR][2];
     score_exponents(call, rows, strip, keys, panel, x, nv);
-    vec most = x[0][0];
+    vec most = v_zero();
 #pragma GCC unroll 12
-    for (int r = 0; r < MR; r++) {
-        most = v_max(most, x[r][0]);
-        if (nv > 1) most = v_max(most, x[r][1]);
+    for (int r = 0; r < MR; r++) { /* in this order a NaN of one row hides no other row's score */
+        most = v_max(x[r][0], most);
+        if (nv > 1) most = v_max(x[r][1], most);
     }
     float *strip_weights = weights + (int64_t)strip * MR * P_STRIDE;
     if (__builtin_expect(v_greater(most, v_set1(margin)) != 0, 0)) {
@@ -232,27 +232,6 @@ FOCI_INLINE void score_panel(const fwd_call *call, const row_tile *rows, int32_t
     }
 }
 
-/* The exact way for values that hold an infinity or a NaN: a weight of 0 must not meet them. */
-static __attribute__((noinline)) void weigh_odd_values(const fwd_call *call, const row_tile *rows,
-                                                       int32_t strip, const float *values,
-                                                       const float *weights)
-{
-    for (int32_t r = 0; r < MR; r++) {
-        float *o = rows->o + (strip * MR + r) * call->o_stride;
-        for (int64_t n = 0; n < NR; n++) {
-            const float *word = weights + r * P_STRIDE + n / PACK;
-            const float p =
-                PACK == 1 ? *word : foci_bf16_to_float(((const uint16_t *)(const void *)word)[n % PACK]);
-            if (p == 0.0F) continue;
-            for (int64_t d = 0; d < call->o_stride; d++) {
-                const float *v = values + d / NR * (NR / PACK * NR) + n / PACK * NR + d % NR;
-                o[d] += p * (PACK == 1 ? *v
-                                       : foci_bf16_to_float(((const uint16_t *)(const void *)v)[n % PACK]));
-            }
-        }
-    }
-}
-
 /* o += weights x values for one strip and the panels [from, to) of the run. */
 FOCI_INLINE void weigh_values(const fwd_call *call, const row_tile *rows, int32_t strip,
                               const key_run *keys, int32_t from, int32_t to, const float *weights)
@@ -263,33 +242,25 @@ FOCI_INLINE void weigh_values(const fwd_call *call, const row_tile *rows, int32_
     for (int64_t c = 0; c < call->v_panels; c++) {
         const int nv = call->a->Dv - c * NR > VL ? 2 : 1;
         vec acc[MR][2];
-#pragma GCC unroll 12
-        for (int r = 0; r < MR; r++) {
-            acc[r][0] = v_load(o + r * call->o_stride + c * NR);
-            acc[r][1] = v_load(o + r * call->o_stride + c * NR + VL);
-        }
+        tile_load(acc, o + c * NR, call->o_stride);
         for (int32_t p = from; p < to; p++) {
-            if (__builtin_expect(keys->has_odd[p] != 0, 0)) continue;
             const int32_t key = keys->begin + p * NR;
             const int64_t w0 = foci_max64(bounds->lo_min - key, 0) / PACK;
             const int64_t w1 = words_of(foci_min64(foci_min64(bounds->hi_max, keys->end) - key, NR));
             const float *values = keys->panels + p * call->panel_words + call->q_words * NR +
                                   c * (NR / PACK * NR) + w0 * NR;
             const float *a = strip_weights + p * (NR / PACK) + w0;
-            if (nv > 1) tile_dot(acc, a, P_STRIDE, values, w1 - w0, 2);
-            else tile_dot(acc, a, P_STRIDE, values, w1 - w0, 1);
+            if (__builtin_expect(keys->has_odd[p] != 0, 0)) {
+                tile_store(o + c * NR, call->o_stride, acc);
+                tile_dot_odd_right(o + c * NR, call->o_stride, a, P_STRIDE, values, w1 - w0);
+                tile_load(acc, o + c * NR, call->o_stride);
+            } else if (nv > 1) {
+                tile_dot(acc, a, P_STRIDE, values, w1 - w0, 2);
+            } else {
+                tile_dot(acc, a, P_STRIDE, values, w1 - w0, 1);
+            }
         }
-#pragma GCC unroll 12
-        for (int r = 0; r < MR; r++) {
-            v_store(o + r * call->o_stride + c * NR, acc[r][0]);
-            v_store(o + r * call->o_stride + c * NR + VL, acc[r][1]);
-        }
-    }
-    for (int32_t p = from; p < to; p++) {
-        if (__builtin_expect(keys->has_odd[p] != 0, 0))
-            weigh_odd_values(call, rows, strip,
-                             keys->panels + p * call->panel_words + call->q_words * NR,
-                             strip_weights + p * (NR / PACK));
+        tile_store(o + c * NR, call->o_stride, acc);
     }
 }
 
@@ -331,16 +302,11 @@ static strip_bounds bounds_of(const int32_t *lo, const int32_t *hi)
     return b;
 }
 
-/* Packs up to NR keys and values, rows of the sequence named by `row`. */
-static bool pack_panel(const fwd_call *call, const foci_rows *k_rows, const foci_rows *v_rows,
-                       const int32_t *row, int32_t count, float *panel)
+/* Packs keys and values of a panel; NULL: zeros. Returns whether a value is infinite or NaN. */
+static bool pack_panel(const fwd_call *call, const char *const k[NR], const char *const v[NR],
+                       float *panel)
 {
     const focal_attn_args *a = call->a;
-    const char *k[NR] = {0}, *v[NR] = {0};
-    for (int32_t n = 0; n < count; n++) {
-        k[n] = foci_row(k_rows, row[n]);
-        v[n] = foci_row(v_rows, row[n]);
-    }
     pack_transposed(panel, k, a->dtype, a->D);
     return pack_columns(panel + call->q_words * NR, v, NR, a->dtype, a->Dv);
 }
@@ -391,8 +357,12 @@ static void pack_item(void *arg, int64_t index, int32_t thread)
         const int32_t *row = keys->key_row + router * keys->key_stride + keys->key_begin[group] + entry;
         const foci_rows k_rows = foci_attn_k_rows(a, &a->seqs[pack->seq], g);
         const foci_rows v_rows = foci_attn_v_rows(a, &a->seqs[pack->seq], g);
-        groups->has_odd[p] =
-            pack_panel(call, &k_rows, &v_rows, row, count, groups->panels + p * call->panel_words);
+        const char *k[NR] = {0}, *v[NR] = {0};
+        for (int32_t n = 0; n < count; n++) {
+            k[n] = foci_row(&k_rows, row[n]);
+            v[n] = foci_row(&v_rows, row[n]);
+        }
+        groups->has_odd[p] = pack_panel(call, k, v, groups->panels + p * call->panel_words);
         if (!groups->key_mask) continue;
         for (int32_t n = 0; n < NR; n++)
             groups->key_mask[p * NR + n] =
@@ -546,10 +516,11 @@ static row_tile tile_at(const fwd_call *call, const fwd_scratch *s, int64_t row,
     };
 }
 
-/* The block against positions: each row sees [lo, hi) as they stand in s. Keys are packed as they
- * are met; runs begin at multiples of RUN_KEYS, so that the sums do not depend on the block. */
-static void attend_positions(const fwd_call *call, const fwd_item *item, int64_t rows,
-                             const fwd_scratch *s)
+/* The block against a list of keys (NULL: positions): each row sees [lo, hi) as they stand in s.
+ * Keys are packed as they are met; runs begin at multiples of RUN_KEYS, so that the sums do not
+ * depend on the block. */
+static void attend_list(const fwd_call *call, const fwd_item *item, int64_t rows,
+                        const int32_t *list, const fwd_scratch *s)
 {
     const focal_attn_seq *seq = &call->a->seqs[item->seq];
     const foci_rows k_rows = foci_attn_k_rows(call->a, seq, item->g);
@@ -572,21 +543,14 @@ static void attend_positions(const fwd_call *call, const fwd_item *item, int64_t
         uint8_t has_odd[RUN_PANELS] = {0};
         const int64_t skip = foci_max64(lo - begin, 0) / NR; /* panels nobody sees */
         for (int64_t p = skip; begin + p * NR < end; p++) {
-            int32_t row[NR];
-            const int64_t from = foci_max64(begin + p * NR, lo);
-            const int64_t to = foci_min64(begin + (p + 1) * NR, end);
-            const int64_t shift = from - begin - p * NR; /* keys before lo stay zero */
-            for (int64_t j = from; j < to; j++)
-                row[j - from] = (int32_t)foci_position_row(seq->keys, router, j);
             const char *k[NR] = {0}, *v[NR] = {0};
-            for (int64_t n = 0; n < to - from; n++) {
-                k[shift + n] = foci_row(&k_rows, row[n]);
-                v[shift + n] = foci_row(&v_rows, row[n]);
+            const int64_t to = foci_min64(begin + (p + 1) * NR, end);
+            for (int64_t j = foci_max64(begin + p * NR, lo); j < to; j++) {
+                const int64_t row = list ? list[j] : foci_position_row(seq->keys, router, j);
+                k[j - begin - p * NR] = foci_row(&k_rows, row);
+                v[j - begin - p * NR] = foci_row(&v_rows, row);
             }
-            float *panel = s->panels + p * call->panel_words;
-            pack_transposed(panel, k, call->a->dtype, call->a->D);
-            has_odd[p] = pack_columns(panel + call->q_words * NR, v, NR, call->a->dtype,
-                                      call->a->Dv);
+            has_odd[p] = pack_panel(call, k, v, s->panels + p * call->panel_words);
         }
         const key_run keys = {(int32_t)begin, (int32_t)end, s->panels, has_odd, NULL};
         for (int64_t row = 0; row < padded; row += TILE_ROWS) {
@@ -608,7 +572,7 @@ static void attend_local(const fwd_call *call, const fwd_item *item, int64_t row
         s->lo[n] = local.lo;
         s->hi[n] = local.hi;
     }
-    attend_positions(call, item, rows, s);
+    attend_list(call, item, rows, NULL, s);
     const int32_t last = item->first + item->tokens - 1;
     if (foci_attn_local(call->a, seq, last).sink_hi == 0) return;
     for (int64_t n = 0; n < rows; n++) {
@@ -616,7 +580,7 @@ static void attend_local(const fwd_call *call, const fwd_item *item, int64_t row
         s->hi[n] =
             foci_attn_local(call->a, seq, item->first + (int32_t)(n / call->group)).sink_hi;
     }
-    attend_positions(call, item, rows, s);
+    attend_list(call, item, rows, NULL, s);
 }
 
 /* The first n in [from, to) with query[n] >= token. */
@@ -721,7 +685,8 @@ static void finish_block(const fwd_call *call, const fwd_item *item, int64_t row
                   a->dtype, o, a->Dv);
         if (a->lse)
             a->lse[q_row * a->H + h] =
-                is_empty ? -INFINITY : (log2f(sum) - s->neg_max[n]) * ln_2;
+                is_empty ? -INFINITY
+                         : (float)((log2((double)sum) - (double)s->neg_max[n]) / (double)log2_e);
     }
 }
 

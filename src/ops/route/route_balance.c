@@ -22,18 +22,17 @@ typedef struct balance_job {
 /* Adds 1/top to each of the top best groups; ties to the lower index, NaN as -inf. */
 static void add_best(const double *s, int32_t K, int32_t top, double *load)
 {
-    uint64_t taken = 0;
+    bool is_taken[FOCAL_MAX_GROUPS] = {false};
     for (int32_t n = 0; n < top; n++) {
-        double highest = 0.0;
+        double highest = -HUGE_VAL;
         int32_t best = -1;
         for (int32_t c = 0; c < K; c++) {
-            if (taken >> c & 1U) continue;
-            const double score = isnan(s[c]) ? -HUGE_VAL : s[c];
-            if (best >= 0 && !(score > highest)) continue;
+            if (is_taken[c] || (best >= 0 && !(s[c] > highest))) continue;
             best = c;
-            highest = score;
+            highest = isnan(s[c]) ? -HUGE_VAL : s[c];
         }
-        taken |= (uint64_t)1 << best;
+        if (best < 0) return;
+        is_taken[best] = true;
         load[best] += 1.0 / top;
     }
 }
@@ -143,7 +142,7 @@ focal_status focal_route_balance(focal_ctx *ctx, const focal_balance_args *args)
     for (int32_t round = 0; round < rounds; round++) {
         foci_parallel(ctx, job.pieces, load_piece, &job);
         for (int64_t r = 0; r < args->routers; r++) {
-            double load[FOCAL_MAX_GROUPS];
+            double load[FOCAL_MAX_GROUPS] = {0};
             for (int32_t c = 0; c < K; c++) {
                 load[c] = merged_load(&job, r * K + c);
                 if (args->load) args->load[r * K + c] = (float)load[c];

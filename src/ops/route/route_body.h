@@ -74,8 +74,8 @@ static void free_plan(focal_ctx *ctx, plan *x)
 static void prepare_centroids(plan *x)
 {
     const focal_router *r = x->router;
-    memset(x->e_columns, 0, (size_t)(r->routers * r->R * x->group_width) * sizeof(float));
-    memset(x->e_rows, 0, (size_t)(r->routers * r->K * x->width) * sizeof(float));
+    memset(x->e_columns, 0, (size_t)r->routers * (size_t)(r->R * x->group_width) * sizeof(float));
+    memset(x->e_rows, 0, (size_t)r->routers * (size_t)(r->K * x->width) * sizeof(float));
     for (int64_t row = 0; row < (int64_t)r->routers * r->K; row++) {
         const float *e = r->e + row * r->R;
         double sum = 0.0;

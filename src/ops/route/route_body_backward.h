@@ -74,7 +74,8 @@ static void backward_piece(void *arg, int64_t piece, int32_t thread)
     const int64_t begin = piece * FOCI_ROUTE_PIECE;
     const int64_t end = foci_min64(begin + FOCI_ROUTE_PIECE, x->args->T);
     float *z = buffer_of(x, thread), *scales = z + BLOCK * x->columns;
-    float *sum = scales + BLOCK * r->routers, *out = sum + (int64_t)BLOCK * r->routers * r->K;
+    float *sum = scales + (int64_t)BLOCK * r->routers,
+          *out = sum + (int64_t)BLOCK * r->routers * r->K;
     float *part = x->parts + piece * x->part_floats;
     float *de = part + x->side_count * x->columns;
     memset(part, 0, (size_t)x->part_floats * sizeof *part);
@@ -136,7 +137,7 @@ static void merge_centroids(const plan *x, float *de)
 static void turn_projection(const plan *x)
 {
     const focal_router *r = x->router;
-    const int64_t panel = PANEL * VL, depth = x->side_count * x->columns;
+    const int64_t panel = panel_columns(), depth = x->side_count * x->columns;
     memset(x->p_across, 0, (size_t)(foci_round_up(r->C, panel) * depth) * sizeof(float));
     for (int64_t k = 0; k < depth; k++) {
         const side *s = &x->sides[k / x->columns];
@@ -164,8 +165,8 @@ static void hidden_block(void *arg, int64_t index, int32_t thread)
                         .a_row = depth,
                         .a_step = 1,
                         .b = x->p_across,
-                        .b_step = PANEL * VL,
-                        .block_step = depth * PANEL * VL,
+                        .b_step = panel_columns(),
+                        .block_step = depth * panel_columns(),
                         .block_vectors = PANEL,
                         .out = out,
                         .out_row = out_row});
@@ -185,9 +186,9 @@ static void projection_item(void *arg, int64_t index, int32_t thread)
     const focal_router *r = x->router;
     const int64_t blocks = foci_pieces(r->C, CHANNELS), panels = panels_of_side(x);
     const int64_t channel = index % blocks * CHANNELS, panel = index / blocks % panels;
-    const int64_t n = index / blocks / panels, first = panel * PANEL * VL;
+    const int64_t n = index / blocks / panels, first = panel * panel_columns();
     const int64_t channels = foci_min64(CHANNELS, r->C - channel);
-    const int64_t columns = foci_min64(PANEL * VL, x->columns - first);
+    const int64_t columns = foci_min64(panel_columns(), x->columns - first);
     const int64_t dz_row = x->side_count * x->columns, stride = x->args->h_stride;
     float sum[CHANNELS * PANEL * VL] = {0}, part[CHANNELS * PANEL * VL];
     (void)thread;
@@ -228,7 +229,7 @@ static focal_status prepare_backward(focal_ctx *ctx, plan *x, const focal_route_
     x->part_floats = depth + (int64_t)r->routers * r->K * x->width;
     x->dz = floats(ctx, x->args->T * depth);
     x->parts = floats(ctx, foci_pieces(x->args->T, FOCI_ROUTE_PIECE) * x->part_floats);
-    if (g->dh) x->p_across = floats(ctx, foci_round_up(r->C, PANEL * VL) * depth);
+    if (g->dh) x->p_across = floats(ctx, foci_round_up(r->C, panel_columns()) * depth);
     return x->dz && x->parts && (x->p_across || !g->dh) ? FOCAL_OK : FOCAL_ENOMEM;
 }
 

@@ -90,7 +90,7 @@ static void run_rounds(focal_ctx *ctx, kmeans_job *job)
     const focal_route_start_args *a = job->a;
     const int64_t R = job->width, count = a->K * R;
     const int32_t rounds = a->kmeans_rounds ? a->kmeans_rounds : DEFAULT_ROUNDS;
-    int64_t tokens[FOCAL_MAX_GROUPS];
+    int64_t tokens[FOCAL_MAX_GROUPS] = {0};
     foci_parallel(ctx, job->piece_count, project_piece, job);
     choose_tokens(job, tokens);
     for (int64_t c = 0; c < a->K; c++)

@@ -99,7 +99,7 @@ static void score_side(const focal_route_args *a, const side *s, const double *e
 focal_status foci_route_ref_forward(focal_ctx *ctx, const focal_route_args *a)
 {
     const focal_router *r = a->router;
-    double *e = foci_scratch(ctx, (size_t)(r->K * r->R), sizeof *e);
+    double *e = foci_scratch(ctx, (size_t)r->K * (size_t)r->R, sizeof *e);
     if (!e) return FOCAL_ENOMEM;
     double norms[FOCAL_MAX_GROUPS];
     for (int64_t router = 0; router < r->routers; router++) {

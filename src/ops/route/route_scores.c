@@ -68,8 +68,8 @@ static focal_status no_kernel(focal_ctx *ctx)
 
 focal_status focal_route_scores(focal_ctx *ctx, const focal_route_args *args)
 {
-    focal_route_args normal;
-    focal_router router;
+    focal_route_args normal = {0};
+    focal_router router = {0};
     if (!ctx) return FOCAL_EINVAL;
     FOCAL_TRY(foci_route_normalise(ctx, args, &normal, &router));
     if (!args->sk && !args->sq)
@@ -84,9 +84,9 @@ static void clear(float *x, int64_t count)
 }
 
 /* No gradient comes in, so none goes out. */
-static void clear_grads(const focal_route_args *a, const focal_route_grads *g)
+static void clear_grads(const focal_route_args *a, const focal_router *r,
+                        const focal_route_grads *g)
 {
-    const focal_router *r = a->router;
     const int64_t projection = (int64_t)r->routers * r->C * r->R;
     for (int64_t t = 0; t < a->T && g->dh; t++) clear(g->dh + t * a->h_stride, r->C);
     clear(g->dpk, projection);
@@ -99,15 +99,15 @@ static void clear_grads(const focal_route_args *a, const focal_route_grads *g)
 focal_status focal_route_scores_backward(focal_ctx *ctx, const focal_route_args *args,
                                          const focal_route_grads *grads)
 {
-    focal_route_args normal;
-    focal_router router;
+    focal_route_args normal = {0};
+    focal_router router = {0};
     if (!ctx) return FOCAL_EINVAL;
     FOCAL_TRY(foci_route_normalise(ctx, args, &normal, &router));
     if (!grads) return foci_fail(ctx, FOCAL_EINVAL, "route: grads must be set");
     if (!router.pq && (grads->dpq || grads->daq))
         return foci_fail(ctx, FOCAL_EINVAL, "route: without pq, dpq and daq must be NULL");
     if (!grads->dsk && !grads->dsq) {
-        clear_grads(&normal, grads);
+        clear_grads(&normal, &router, grads);
         return FOCAL_OK;
     }
     const foci_route_kernel *kernel = foci_route_pick(ctx, &normal);

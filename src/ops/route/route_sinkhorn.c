@@ -12,6 +12,8 @@
 #include "base/sizes.h"
 #include "ops/route/route_check.h"
 
+enum { MAX_ROUNDS = 1 << 20 };
+
 typedef struct sinkhorn_job {
     int32_t T, routers, K;
     int64_t columns, pieces; /* routers * K */
@@ -38,9 +40,10 @@ static piece_range piece_of(const sinkhorn_job *job, int64_t piece)
 static double row_offset(const float *s, const double *v, int32_t K)
 {
     if (!v) return 0.0;
-    double max = -HUGE_VAL, sum = 0.0;
-    for (int32_t c = 0; c < K; c++) max = fmax(max, (double)s[c] + v[c]);
-    for (int32_t c = 0; c < K; c++) sum += exp((double)s[c] + v[c] - max);
+    double max = (double)s[0] + v[0];
+    for (int32_t c = 1; c < K; c++) max = fmax(max, (double)s[c] + v[c]);
+    double sum = exp((double)s[0] + v[0] - max);
+    for (int32_t c = 1; c < K; c++) sum += exp((double)s[c] + v[c] - max);
     return -(max + log(sum));
 }
 
@@ -74,11 +77,12 @@ static void column_piece(void *arg, int64_t piece, int32_t thread)
 static void merge_columns(const sinkhorn_job *job, double *v)
 {
     for (int64_t n = 0; n < job->columns; n++) {
-        double max = -HUGE_VAL, sum = 0.0;
-        for (int64_t p = 0; p < job->pieces; p++)
-            max = fmax(max, job->part_max[p * job->columns + n]);
-        for (int64_t p = 0; p < job->pieces; p++)
-            sum += job->part[p * job->columns + n] * exp(job->part_max[p * job->columns + n] - max);
+        const double *part = job->part + n, *part_max = job->part_max + n;
+        double max = part_max[0];
+        for (int64_t p = 1; p < job->pieces; p++) max = fmax(max, part_max[p * job->columns]);
+        double sum = part[0] * exp(part_max[0] - max);
+        for (int64_t p = 1; p < job->pieces; p++)
+            sum += part[p * job->columns] * exp(part_max[p * job->columns] - max);
         v[n] = log((double)job->T / job->K) - (max + log(sum));
     }
 }
@@ -172,13 +176,19 @@ static void merge_sums(const sinkhorn_job *job, double *sum)
         for (int64_t n = 0; n < job->columns; n++) sum[n] += job->part[p * job->columns + n];
 }
 
-static focal_status begin_job(focal_ctx *ctx, const char *what, sinkhorn_job *job, int32_t rounds,
-                              double **v)
+static focal_status check_call(focal_ctx *ctx, const char *what, const sinkhorn_job *job,
+                               int32_t rounds)
 {
     FOCAL_TRY(foci_route_check_sizes(ctx, what, job->T, job->routers, job->K));
-    if (rounds < 1 || rounds > 1 << 20)
+    if (rounds < 1 || rounds > MAX_ROUNDS)
         return foci_fail(ctx, FOCAL_EINVAL, "%s: rounds is %d, it must be 1 to %d", what, rounds,
-                         1 << 20);
+                         MAX_ROUNDS);
+    return FOCAL_OK;
+}
+
+/* Scratch of a call; *v: (rounds + 1, routers, K), the last row for a gradient. */
+static focal_status begin_job(focal_ctx *ctx, sinkhorn_job *job, int32_t rounds, double **v)
+{
     job->columns = (int64_t)job->routers * job->K;
     job->pieces = foci_pieces(job->T, FOCI_ROUTE_PIECE);
     const size_t columns = (size_t)job->columns, pieces = (size_t)job->pieces;
@@ -200,9 +210,11 @@ focal_status focal_route_sinkhorn(focal_ctx *ctx, int32_t T, int32_t routers, in
 {
     if (!ctx) return FOCAL_EINVAL;
     if (!s || !g) return foci_fail(ctx, FOCAL_EINVAL, "sinkhorn: s and g must be set");
-    sinkhorn_job job = {.T = T, .routers = routers, .K = K, .s = s, .g = g};
+    sinkhorn_job job = {.T = T, .routers = routers, .K = K, .s = s};
+    job.g = g;
+    FOCAL_TRY(check_call(ctx, "sinkhorn", &job, rounds));
     double *v = NULL;
-    const focal_status status = begin_job(ctx, "sinkhorn", &job, rounds, &v);
+    const focal_status status = begin_job(ctx, &job, rounds, &v);
     if (status == FOCAL_OK) {
         run_rounds(ctx, &job, rounds, v);
         foci_parallel(ctx, job.pieces, soft_piece, &job);
@@ -218,9 +230,11 @@ focal_status focal_route_sinkhorn_backward(focal_ctx *ctx, int32_t T, int32_t ro
     if (!ctx) return FOCAL_EINVAL;
     if (!s || !dg || !ds)
         return foci_fail(ctx, FOCAL_EINVAL, "sinkhorn backward: s, dg and ds must be set");
-    sinkhorn_job job = {.T = T, .routers = routers, .K = K, .s = s, .dg = dg, .ds = ds};
+    sinkhorn_job job = {.T = T, .routers = routers, .K = K, .s = s, .dg = dg};
+    job.ds = ds;
+    FOCAL_TRY(check_call(ctx, "sinkhorn backward", &job, rounds));
     double *v = NULL;
-    const focal_status status = begin_job(ctx, "sinkhorn backward", &job, rounds, &v);
+    const focal_status status = begin_job(ctx, &job, rounds, &v);
     if (status == FOCAL_OK) {
         double *dv = v + rounds * job.columns;
         run_rounds(ctx, &job, rounds, v);

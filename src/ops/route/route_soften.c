@@ -53,7 +53,8 @@ focal_status focal_route_soften(focal_ctx *ctx, int64_t rows, int32_t K, const f
     if (!ctx) return FOCAL_EINVAL;
     FOCAL_TRY(check_rows(ctx, "soften", rows, K));
     if (!s || !g) return foci_fail(ctx, FOCAL_EINVAL, "soften: s and g must be set");
-    row_job job = {.rows = rows, .K = K, .s = s, .out = g};
+    row_job job = {.rows = rows, .K = K, .s = s};
+    job.out = g;
     foci_parallel(ctx, foci_pieces(rows, ROWS_OF_ITEM), soften_rows, &job);
     return FOCAL_OK;
 }
@@ -80,7 +81,8 @@ focal_status focal_route_soften_backward(focal_ctx *ctx, int64_t rows, int32_t K
     FOCAL_TRY(check_rows(ctx, "soften backward", rows, K));
     if (!g || !dg || !ds)
         return foci_fail(ctx, FOCAL_EINVAL, "soften backward: g, dg and ds must be set");
-    row_job job = {.rows = rows, .K = K, .g = g, .dg = dg, .out = ds};
+    row_job job = {.rows = rows, .K = K, .g = g, .dg = dg};
+    job.out = ds;
     foci_parallel(ctx, foci_pieces(rows, ROWS_OF_ITEM), soften_rows_backward, &job);
     return FOCAL_OK;
 }
@@ -115,7 +117,8 @@ focal_status focal_route_top(focal_ctx *ctx, int64_t rows, int32_t K, int32_t k,
     if (k < 1 || k > K)
         return foci_fail(ctx, FOCAL_EINVAL, "top: k is %d, it must be 1 to K = %d", k, K);
     if (!s || !groups) return foci_fail(ctx, FOCAL_EINVAL, "top: s and groups must be set");
-    row_job job = {.rows = rows, .K = K, .top = k, .s = s, .groups = groups};
+    row_job job = {.rows = rows, .K = K, .top = k, .s = s};
+    job.groups = groups;
     foci_parallel(ctx, foci_pieces(rows, ROWS_OF_ITEM), top_rows, &job);
     return FOCAL_OK;
 }

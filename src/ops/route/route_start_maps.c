@@ -64,7 +64,7 @@ static void map_item(void *arg, int64_t item, int32_t thread)
     const column c = column_of(job, item);
     (void)thread;
     memset(c.out, 0, (size_t)C * sizeof *c.out);
-    for (int64_t n = 0; n < c.length; n++)
+    for (int64_t n = 0; n < c.length && c.w; n++)
         for (int64_t i = 0; i < C; i++) c.out[i] += c.map[n] * (double)c.w[n * C + i];
 }
 
@@ -126,7 +126,9 @@ focal_status foci_route_find_projections(focal_ctx *ctx, const focal_route_start
                                          const foci_route_directions *found, double *key,
                                          double *query)
 {
-    map_job job = {.a = a, .found = found, .key = key, .query = query};
+    map_job job = {.a = a, .found = found};
+    job.key = key;
+    job.query = query;
     job.count = (int64_t)a->routers * a->R;
     const int64_t items = query ? 2 * job.count : job.count;
     if (!a->wk) return fit(ctx, &job, items);

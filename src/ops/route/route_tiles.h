@@ -22,6 +22,12 @@ typedef struct product {
     int64_t out_row;
 } product;
 
+/* Columns of a panel. */
+static inline int64_t panel_columns(void)
+{
+    return (int64_t)PANEL * VL;
+}
+
 static inline const float *vector_of_b(const product *p, int64_t v)
 {
     return p->b + v / p->block_vectors * p->block_step + v % p->block_vectors * VL;
