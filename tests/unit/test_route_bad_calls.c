@@ -305,6 +305,8 @@ static void start(void **state)
     bad[n++].distance_min = -1;
     bad[n++].distance_max = good.distance_min - 1;
     bad[n++].kmeans_rounds = -1;
+    const float no_frequency[][2] = {{NAN, 0.1F}, {1.0F, NAN}, {INFINITY, 0.1F}};
+    for (size_t m = 0; m < FOCAL_COUNT(no_frequency); m++) bad[n++].rope_freq = no_frequency[m];
     assert_true(n <= PLACES);
     for (size_t m = 0; m < n; m++) {
         const focal_status status = focal_route_start(ctx, &bad[m]);

@@ -158,6 +158,31 @@ static void defaults(void **state)
     case_free(&zero);
 }
 
+/* Only differences of scores count: far from 0 the balance is the same and nothing overflows. */
+static void scores_may_be_large(void **state)
+{
+    focal_ctx *ctx = *state;
+    enum { T = 30, K = 4 };
+    for (int step = -1; step <= 1; step++) {
+        float sk[T * K], beta[K] = {0}, load[K], exact_load[K] = {0};
+        for (int64_t i = 0; i < (int64_t)T * K; i++) /* group i % 3, and never the last, by far */
+            sk[i] = 4096.0F * (float)step + (i % K == i / K % 3 ? 64.0F : 0.0F);
+        for (int64_t c = 0; c < K - 1; c++) exact_load[c] = 1.0F / 3.0F;
+        const focal_balance_args args = {.T = T,
+                                         .routers = 1,
+                                         .K = K,
+                                         .top = 1,
+                                         .rounds = 1,
+                                         .rate = 0.5F,
+                                         .sk = sk,
+                                         .beta = beta,
+                                         .load = load};
+        assert_status(ctx, focal_route_balance(ctx, &args), FOCAL_OK);
+        for (int64_t c = 0; c < K; c++) assert_true(fabsf(load[c] - exact_load[c]) < 1e-6F);
+        for (int64_t c = 0; c < K; c++) assert_true(isfinite(beta[c]));
+    }
+}
+
 /* What the kernel says of itself: sk moved exactly as beta did, and the log form is centred. */
 static void scores_follow_beta(void **state)
 {
@@ -226,6 +251,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(matches_oracle, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(defaults, open_ctx, close_ctx),
+        cmocka_unit_test_setup_teardown(scores_may_be_large, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(scores_follow_beta, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(balances_a_skewed_router, open_ctx, close_ctx),
     };

@@ -20,6 +20,7 @@ static const start_shape shapes[] = {
     {100, 24, 9, 3, 8, 8, 16, 3, START_ROPE}, /* every direction of a head */
     {120, 20, 2, 2, 8, 5, 8, 2, START_ROPE | START_FITTED},
     {120, 20, 4, 2, 8, 5, 8, 1, START_INTERLEAVED | START_FITTED},
+    {120, 20, 4, 2, 8, 5, 8, 2, START_ROPE | START_FITTED | START_BIAS},
     {70, 10, 4, 2, 4, 3, 4, 2, START_ROPE | START_SHARED},
     {70, 10, 4, 2, 4, 3, 4, 1, START_ROPE | START_SHARED | START_FITTED},
     {300, 48, 3, 1, 16, 16, 16, 1, START_ROPE},
@@ -35,6 +36,30 @@ static void matches_oracle(void **state)
     focal_ctx *ctx = *state;
     for (size_t n = 0; n < FOCAL_COUNT(shapes); n++) {
         start_case *c = start_case_new(shapes[n], n + 1);
+        double gap;
+        const start_products exact = exact_products(c, &gap);
+        assert_true(gap > 1e-3);
+        assert_status(ctx, focal_route_start(ctx, &c->args), FOCAL_OK);
+        const start_products got = products_of(c);
+        assert_products_within(c, got, exact, 2e-6);
+        products_free(got);
+        products_free(exact);
+        start_case_free(c);
+    }
+}
+
+/* One distance, none at all, the ordinary range, and a rope of which only the first pair turns. */
+static void distances_and_frequencies(void **state)
+{
+    focal_ctx *ctx = *state;
+    static const int32_t ranges[][2] = {{0, 0}, {5, 5}, {128, 2047}, {0, 100000}};
+    for (size_t n = 0; n < 2 * FOCAL_COUNT(ranges); n++) {
+        const start_shape shape = {
+            80, 12, 4, 2, 6, 3, 4, 2, n % 2 ? START_ROPE : START_INTERLEAVED};
+        start_case *c = start_case_new(shape, n + 70);
+        c->args.distance_min = ranges[n / 2][0];
+        c->args.distance_max = ranges[n / 2][1];
+        c->freq[1] = c->freq[2] = 0.0F;
         double gap;
         const start_products exact = exact_products(c, &gap);
         assert_true(gap > 1e-3);
@@ -291,6 +316,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(matches_oracle, open_ctx, close_ctx),
+        cmocka_unit_test_setup_teardown(distances_and_frequencies, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(projections_are_scaled, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(finds_known_directions, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(fitted_maps_are_the_given_ones, open_ctx, close_ctx),
