@@ -236,13 +236,15 @@ static inline uint32_t v_odd_words(vec x)
     return v_odd_floats(x);
 }
 
-static inline vec v_sum_each(const vec x[VL])
+static inline vec v_sum_quarters(vec a, vec b, vec c, vec d)
 {
-    vec t[VL / 2];
-    for (int n = 0; n < 4; n++) t[n] = _mm256_hadd_ps(x[2 * n], x[2 * n + 1]);
-    for (int n = 0; n < 2; n++) t[n] = _mm256_hadd_ps(t[2 * n], t[2 * n + 1]);
-    return v_add(_mm256_permute2f128_ps(t[0], t[1], 0x20),
-                 _mm256_permute2f128_ps(t[0], t[1], 0x31));
+    return _mm256_hadd_ps(_mm256_hadd_ps(a, b), _mm256_hadd_ps(c, d));
+}
+
+static inline vec v_sum_lanes(const vec q[VL / 4])
+{
+    return v_add(_mm256_permute2f128_ps(q[0], q[1], 0x20),
+                 _mm256_permute2f128_ps(q[0], q[1], 0x31));
 }
 
 static inline void v_prefetch(const void *p)

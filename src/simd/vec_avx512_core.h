@@ -212,22 +212,25 @@ static inline uint32_t v_odd_floats(vec x)
     return _mm512_fpclass_ps_mask(x, 0x99);
 }
 
-/* Lane n of the result is the sum of the lanes of x[n]. */
-static inline vec v_sum_each(const vec x[VL])
+/* Sums of the lanes of many vectors, in two steps. First of four: quarter q of the result holds
+ * the sums of quarter q of a, b, c and d. */
+static inline vec v_sum_quarters(vec a, vec b, vec c, vec d)
 {
-    vec t[VL / 2];
-    for (int n = 0; n < 8; n++)
-        t[n] = v_add(_mm512_unpacklo_ps(x[2 * n], x[2 * n + 1]),
-                     _mm512_unpackhi_ps(x[2 * n], x[2 * n + 1]));
-    for (int n = 0; n < 4; n++) {
-        const __m512d a = _mm512_castps_pd(t[2 * n]), b = _mm512_castps_pd(t[2 * n + 1]);
-        t[n] = v_add(_mm512_castpd_ps(_mm512_unpacklo_pd(a, b)),
-                     _mm512_castpd_ps(_mm512_unpackhi_pd(a, b)));
-    }
-    for (int n = 0; n < 2; n++)
-        t[n] = v_add(_mm512_shuffle_f32x4(t[2 * n], t[2 * n + 1], 0x88),
-                     _mm512_shuffle_f32x4(t[2 * n], t[2 * n + 1], 0xDD));
-    return v_add(_mm512_shuffle_f32x4(t[0], t[1], 0x88), _mm512_shuffle_f32x4(t[0], t[1], 0xDD));
+    const vec ab = v_add(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
+    const vec cd = v_add(_mm512_unpacklo_ps(c, d), _mm512_unpackhi_ps(c, d));
+    const __m512d x = _mm512_castps_pd(ab), y = _mm512_castps_pd(cd);
+    return v_add(_mm512_castpd_ps(_mm512_unpacklo_pd(x, y)),
+                 _mm512_castpd_ps(_mm512_unpackhi_pd(x, y)));
+}
+
+/* Then of VL / 4 such: lane n of the result is the sum of the lanes of vector n. */
+static inline vec v_sum_lanes(const vec q[VL / 4])
+{
+    const vec lo = v_add(_mm512_shuffle_f32x4(q[0], q[1], 0x88),
+                         _mm512_shuffle_f32x4(q[0], q[1], 0xDD));
+    const vec hi = v_add(_mm512_shuffle_f32x4(q[2], q[3], 0x88),
+                         _mm512_shuffle_f32x4(q[2], q[3], 0xDD));
+    return v_add(_mm512_shuffle_f32x4(lo, hi, 0x88), _mm512_shuffle_f32x4(lo, hi, 0xDD));
 }
 
 static inline void v_prefetch(const void *p)

@@ -50,79 +50,156 @@ typedef struct stream {
     bool is_fresh[STREAM_ROWS];
     int32_t lo[STREAM_ROWS], hi[STREAM_ROWS];
     uint64_t query_mask;         /* shared groups: of the one token, 0 elsewhere */
-    float p[STREAM_ROWS * STREAM_KEYS]; /* weights of the keys at hand, packed words */
+    float s[STREAM_ROWS * STREAM_KEYS]; /* scores of the keys at hand */
+    float p[STREAM_ROWS * STREAM_KEYS]; /* and weights, packed words */
 } stream;
 
-/* Scores of one row against VL keys, one a lane. */
-FOCI_INLINE vec score_lanes(const stream *st, int32_t row, const char *const k[VL])
+/* VL words of a row, all there. */
+FOCI_INLINE vec whole_words(const char *row, int64_t at, const focal_dtype dtype)
+{
+    if (PACK == 2) return v_load_words(row + 2 * at);
+    if (dtype == FOCAL_F32) return v_load_words(row + 4 * at);
+    return v_load_bf16((const uint16_t *)(const void *)(row + 2 * at));
+}
+
+/* Scores of rows [first, first + count) against VL keys: lane n of scores[r], NR apart, is key n.
+ * Four keys at a time, so that each is loaded once for all rows; is_even: rows are whole
+ * vectors. */
+FOCI_INLINE void score_lanes(const stream *st, int32_t first, const int count,
+                             const char *const k[VL], float *scores, const focal_dtype dtype,
+                             const bool is_even)
+{
+    const int64_t D = st->call->a->D;
+    const float *q = st->q + first * st->q_stride;
+    vec sums[ROW_SET][VL / 4];
+#pragma GCC unroll 4
+    for (int four = 0; four < VL / 4; four++) {
+        vec part[ROW_SET][4];
+#pragma GCC unroll 4
+        for (int r = 0; r < count; r++) {
+#pragma GCC unroll 4
+            for (int n = 0; n < 4; n++) part[r][n] = v_zero();
+        }
+        for (int64_t d = 0; d < D; d += VL * PACK) {
+#pragma GCC unroll 4
+            for (int n = 0; n < 4; n++) {
+                const char *key = k[4 * four + n];
+                const vec x = is_even ? whole_words(key, d, dtype) : words_at(key, dtype, d, D);
+#pragma GCC unroll 4
+                for (int r = 0; r < count; r++)
+                    part[r][n] = v_dot(part[r][n], v_load(q + r * st->q_stride + d / PACK), x);
+            }
+        }
+#pragma GCC unroll 4
+        for (int r = 0; r < count; r++)
+            sums[r][four] = v_sum_quarters(part[r][0], part[r][1], part[r][2], part[r][3]);
+    }
+#pragma GCC unroll 4
+    for (int r = 0; r < count; r++) v_store(scores + r * STREAM_KEYS, v_sum_lanes(sums[r]));
+}
+
+/* The rows in sets, against STREAM_KEYS keys. */
+FOCI_INLINE void score_sets(stream *st, const char *const k[STREAM_KEYS], const focal_dtype dtype,
+                            const bool is_even)
+{
+    for (int half = 0; half < STREAM_KEYS; half += VL) {
+        int32_t first = 0, count = st->rows;
+        for (; count >= ROW_SET; count -= ROW_SET, first += ROW_SET)
+            score_lanes(st, first, ROW_SET, k + half, st->s + first * STREAM_KEYS + half, dtype,
+                        is_even);
+        float *to = st->s + first * STREAM_KEYS + half;
+        if (count == 3) score_lanes(st, first, 3, k + half, to, dtype, is_even);
+        if (count == 2) score_lanes(st, first, 2, k + half, to, dtype, is_even);
+        if (count == 1) score_lanes(st, first, 1, k + half, to, dtype, is_even);
+    }
+}
+
+/* The same, with what decides the inner loop known to the compiler. */
+static void stream_scores(stream *st, const char *const k[STREAM_KEYS])
 {
     const focal_attn_args *a = st->call->a;
-    const float *q = st->q + row * st->q_stride;
-    vec part[VL];
-    for (int n = 0; n < VL; n++) part[n] = v_zero();
-    for (int64_t d = 0; d < a->D; d += VL * PACK) {
-        const vec x = v_load(q + d / PACK);
-        for (int n = 0; n < VL; n++) part[n] = v_dot(part[n], x, words_at(k[n], a->dtype, d, a->D));
+    const bool is_even = a->D % (VL * PACK) == 0;
+    if (a->dtype == FOCAL_F32) {
+        if (is_even) score_sets(st, k, FOCAL_F32, true);
+        else score_sets(st, k, FOCAL_F32, false);
+    } else if (is_even) {
+        score_sets(st, k, FOCAL_BF16, true);
+    } else {
+        score_sets(st, k, FOCAL_BF16, false);
     }
-    return v_sum_each(part);
+}
+
+/* A row's first maximum, or one that its scores exceed by the margin. */
+static __attribute__((noinline)) void stream_maximum(stream *st, int32_t row, float most)
+{
+    if (most == -INFINITY) return;
+    if (!st->is_fresh[row]) {
+        const vec scale = v_set1(exp2f(-(most * log2_e + st->neg_max[row])));
+        float *o = st->o + row * st->call->o_stride;
+        for (int64_t d = 0; d < st->call->o_stride; d += VL)
+            v_store(o + d, v_mul(v_load(o + d), scale));
+        v_store(st->sum + row * VL, v_mul(v_load(st->sum + row * VL), scale));
+    }
+    st->neg_max[row] = -most * log2_e;
+    st->is_fresh[row] = false;
 }
 
 /* Weights of one row for STREAM_KEYS keys; bits: those it sees. */
-FOCI_INLINE void stream_weights(stream *st, int32_t row, const char *const k[STREAM_KEYS],
-                                uint32_t bits)
+FOCI_INLINE void stream_weights(stream *st, int32_t row, uint32_t bits)
 {
     const float cap = st->call->a->softcap;
     vec x[2];
     for (int n = 0; n < 2; n++) {
-        x[n] = score_lanes(st, row, k + n * VL);
+        x[n] = v_load(st->s + row * STREAM_KEYS + n * VL);
         if (cap > 0.0F) x[n] = soft_cap(x[n], cap);
         x[n] = v_select(bits >> n * VL, x[n], v_set1(-INFINITY));
     }
-    const float most = v_reduce_max(v_max(x[0], x[1]));
-    const float rise = most * log2_e + st->neg_max[row];
-    if (st->is_fresh[row] ? most > -INFINITY : rise > margin) {
-        if (!st->is_fresh[row]) {
-            const vec scale = v_set1(exp2f(-rise));
-            float *o = st->o + row * st->call->o_stride;
-            for (int64_t d = 0; d < st->call->o_stride; d += VL)
-                v_store(o + d, v_mul(v_load(o + d), scale));
-            v_store(st->sum + row * VL, v_mul(v_load(st->sum + row * VL), scale));
-        }
-        st->neg_max[row] = -most * log2_e;
-        st->is_fresh[row] = false;
-    } else if (isnan(most)) { /* the row is lost: let it show */
-        st->is_fresh[row] = false;
+    vec y[2];
+    for (int n = 0; n < 2; n++) y[n] = v_fma(x[n], v_set1(log2_e), v_set1(st->neg_max[row]));
+    const uint32_t over =
+        v_greater(y[0], v_set1(margin)) | v_greater(y[1], v_set1(margin)) | st->is_fresh[row];
+    if (__builtin_expect(over != 0, 0)) {
+        stream_maximum(st, row, v_reduce_max(v_max(x[0], x[1])));
+        for (int n = 0; n < 2; n++) y[n] = v_fma(x[n], v_set1(log2_e), v_set1(st->neg_max[row]));
     }
-    const vec offset = v_set1(st->neg_max[row]);
-    for (int n = 0; n < 2; n++) x[n] = v_exp2(v_fma(x[n], v_set1(log2_e), offset));
-    v_store(st->sum + row * VL, v_add(v_load(st->sum + row * VL), v_add(x[0], x[1])));
-    v_store_packed(st->p + row * (STREAM_KEYS / PACK), x[0], x[1]);
+    for (int n = 0; n < 2; n++) y[n] = v_exp2(y[n]);
+    v_store(st->sum + row * VL, v_add(v_load(st->sum + row * VL), v_add(y[0], y[1])));
+    v_store_packed(st->p + row * (STREAM_KEYS / PACK), y[0], y[1]);
 }
 
-/* o += weights x values for rows [first, first + count), count at most ROW_SET. */
+/* o += weights x values for rows [first, first + count), count at most ROW_SET; is_even: rows are
+ * whole pairs of vectors and none is missing. */
 FOCI_INLINE void stream_values(stream *st, int32_t first, const int count,
-                               const char *const v[STREAM_KEYS], int32_t keys)
+                               const char *const v[STREAM_KEYS], int32_t keys,
+                               const focal_dtype dtype, const bool is_even)
 {
-    const focal_attn_args *a = st->call->a;
-    const int64_t stride = st->call->o_stride;
+    const int64_t Dv = st->call->a->Dv, stride = st->call->o_stride;
     float *o = st->o + first * stride;
     const float *p = st->p + first * (STREAM_KEYS / PACK);
-    for (int64_t column = 0; column < a->Dv; column += NR) {
+    for (int64_t column = 0; column < Dv; column += NR) {
         vec acc[ROW_SET][2];
+#pragma GCC unroll 4
         for (int r = 0; r < count; r++) {
             acc[r][0] = v_load(o + r * stride + column);
             acc[r][1] = v_load(o + r * stride + column + VL);
         }
         for (int32_t n = 0; n < keys; n += PACK) {
             vec lo, hi;
-            load_columns(v[n], v[n + PACK - 1], a->dtype, column, a->Dv, &lo, &hi);
+            if (is_even) {
+                lo = whole_words(v[n], column, dtype);
+                hi = whole_words(v[n + PACK - 1], column + (PACK == 1 ? VL : 0), dtype);
+            } else {
+                load_columns(v[n], v[n + PACK - 1], dtype, column, Dv, &lo, &hi);
+            }
             v_zip(&lo, &hi);
+#pragma GCC unroll 4
             for (int r = 0; r < count; r++) {
                 const vec weight = v_set1(p[r * (STREAM_KEYS / PACK) + n / PACK]);
                 acc[r][0] = v_dot(acc[r][0], weight, lo);
                 acc[r][1] = v_dot(acc[r][1], weight, hi);
             }
         }
+#pragma GCC unroll 4
         for (int r = 0; r < count; r++) {
             v_store(o + r * stride + column, acc[r][0]);
             v_store(o + r * stride + column + VL, acc[r][1]);
@@ -130,15 +207,30 @@ FOCI_INLINE void stream_values(stream *st, int32_t first, const int count,
     }
 }
 
-/* Rows [first, first + count), with the count known to the compiler. */
-static void stream_value_rows(stream *st, int32_t first, int32_t count,
-                              const char *const v[STREAM_KEYS], int32_t keys)
+/* Rows [first, first + count) in sets, with what decides the inner loop known to the compiler. */
+FOCI_INLINE void stream_sets(stream *st, int32_t first, int32_t count,
+                             const char *const v[STREAM_KEYS], int32_t keys,
+                             const focal_dtype dtype, const bool is_even)
 {
     for (; count >= ROW_SET; count -= ROW_SET, first += ROW_SET)
-        stream_values(st, first, ROW_SET, v, keys);
-    if (count == 3) stream_values(st, first, 3, v, keys);
-    if (count == 2) stream_values(st, first, 2, v, keys);
-    if (count == 1) stream_values(st, first, 1, v, keys);
+        stream_values(st, first, ROW_SET, v, keys, dtype, is_even);
+    if (count == 3) stream_values(st, first, 3, v, keys, dtype, is_even);
+    if (count == 2) stream_values(st, first, 2, v, keys, dtype, is_even);
+    if (count == 1) stream_values(st, first, 1, v, keys, dtype, is_even);
+}
+
+static void stream_value_rows(stream *st, int32_t first, int32_t count,
+                              const char *const v[STREAM_KEYS], int32_t keys, bool is_whole)
+{
+    const bool is_even = is_whole && st->call->a->Dv % NR == 0 && keys % PACK == 0;
+    if (st->call->a->dtype == FOCAL_F32) {
+        if (is_even) stream_sets(st, first, count, v, keys, FOCAL_F32, true);
+        else stream_sets(st, first, count, v, keys, FOCAL_F32, false);
+    } else if (is_even) {
+        stream_sets(st, first, count, v, keys, FOCAL_BF16, true);
+    } else {
+        stream_sets(st, first, count, v, keys, FOCAL_BF16, false);
+    }
 }
 
 /* STREAM_KEYS keys, or the last few: count of them, entries from `entry` on. */
@@ -147,27 +239,75 @@ static void stream_keys(stream *st, int32_t entry, int32_t count, const char *co
 {
     const uint32_t all = interval_bits(0, 0, count) & ~met;
     bool is_whole = met == 0;
+    stream_scores(st, k);
     for (int32_t row = 0; row < st->rows; row++) {
         const uint32_t bits = interval_bits(entry, st->lo[row], st->hi[row]) & all;
         is_whole &= bits == all;
-        stream_weights(st, row, k, bits);
+        stream_weights(st, row, bits);
     }
     if (is_whole) {
-        stream_value_rows(st, 0, st->rows, v, count);
+        stream_value_rows(st, 0, st->rows, v, count, true);
         return;
     }
     for (int32_t row = 0; row < st->rows; row++) { /* a row must not meet what it does not see */
         const uint32_t bits = interval_bits(entry, st->lo[row], st->hi[row]) & all;
         const char *seen[STREAM_KEYS];
         for (int n = 0; n < STREAM_KEYS; n++) seen[n] = (bits >> n & 1U) != 0 ? v[n] : NULL;
-        stream_value_rows(st, row, 1, seen, count);
+        stream_value_rows(st, row, 1, seen, count, false);
     }
 }
 
-static void prefetch_rows(const char *const *row, int64_t bytes)
+/* Where STREAM_KEYS keys and values lie, and which rows of k and v they are. */
+typedef struct stream_turn {
+    const char *k[STREAM_KEYS], *v[STREAM_KEYS];
+    int64_t row[STREAM_KEYS];
+} stream_turn;
+
+/* What a piece reads: its rows, and the list that names them. */
+typedef struct stream_source {
+    foci_rows k_rows, v_rows;
+    const split_item *item;
+    const focal_keys *keys;
+    int32_t router;
+    int64_t k_bytes, v_bytes; /* of one row */
+} stream_source;
+
+/* Finds the keys from `entry` on, up to STREAM_KEYS; scattered ones are asked for now, so that
+ * they are there when their turn comes. */
+static void find_keys(const stream_source *source, int32_t entry, stream_turn *turn)
 {
-    for (int n = 0; n < STREAM_KEYS; n++)
-        for (int64_t at = 0; row[n] && at < bytes; at += 64) v_prefetch(row[n] + at);
+    const split_item *item = source->item;
+    const int32_t count = (int32_t)foci_min64(item->end - entry, STREAM_KEYS);
+    if (!item->list && !source->k_rows.pages && !(source->keys && source->keys->position_row)) {
+        const char *k = foci_row(&source->k_rows, entry), *v = foci_row(&source->v_rows, entry);
+        for (int32_t n = 0; n < count; n++) {
+            turn->k[n] = k + n * source->k_rows.row_bytes;
+            turn->v[n] = v + n * source->v_rows.row_bytes;
+        }
+        return;
+    }
+    for (int32_t n = 0; n < count; n++) {
+        turn->row[n] = item->list ? item->list[entry + n]
+                                  : foci_position_row(source->keys, source->router, entry + n);
+        turn->k[n] = foci_row(&source->k_rows, turn->row[n]);
+        turn->v[n] = foci_row(&source->v_rows, turn->row[n]);
+        for (int64_t at = 0; at < source->k_bytes; at += 64) v_prefetch(turn->k[n] + at);
+        for (int64_t at = 0; at < source->v_bytes; at += 64) v_prefetch(turn->v[n] + at);
+    }
+}
+
+/* Bits of the keys that a shared set met in a lower group. */
+static uint32_t met_before(const stream *st, const stream_source *source, const stream_turn *turn,
+                           int32_t count)
+{
+    if (st->query_mask == 0) return 0;
+    const focal_keys *keys = source->keys;
+    const uint64_t *key_mask = keys->key_mask + source->router * keys->key_mask_stride;
+    uint32_t met = 0;
+    for (int32_t n = 0; n < count; n++)
+        if (!foci_meets_in(st->query_mask, key_mask[turn->row[n]], source->item->part))
+            met |= 1U << n;
+    return met;
 }
 
 /* Rows of one key head through the item's entries. */
@@ -175,39 +315,26 @@ static void stream_item(const split_call *split, const split_item *item, int32_t
 {
     const focal_attn_args *a = split->fwd->a;
     const focal_attn_seq *seq = &a->seqs[item->seq];
-    const foci_rows k_rows = foci_attn_k_rows(a, seq, g), v_rows = foci_attn_v_rows(a, seq, g);
-    const focal_keys *keys = seq->keys;
-    const int32_t router = keys ? foci_router_of(keys->routers, g) : 0;
     const int64_t size = (int64_t)focal_dtype_bytes(a->dtype);
-    const char *k[2][STREAM_KEYS], *v[2][STREAM_KEYS];
-    int64_t rows[2][STREAM_KEYS];
-    for (int32_t entry = item->begin, turn = 0; entry < item->end + STREAM_KEYS;
-         entry += STREAM_KEYS, turn ^= 1) {
-        /* The next keys are found, and asked for, before these are used. */
-        const int32_t next = entry; /* of this turn; the turn before is worked on */
-        for (int n = 0; n < STREAM_KEYS; n++) {
-            k[turn][n] = v[turn][n] = NULL;
-            if (next + n >= item->end) continue;
-            rows[turn][n] = item->list ? item->list[next + n]
-                                       : foci_position_row(keys, router, next + n);
-            k[turn][n] = foci_row(&k_rows, rows[turn][n]);
-            v[turn][n] = foci_row(&v_rows, rows[turn][n]);
+    const stream_source source = {.k_rows = foci_attn_k_rows(a, seq, g),
+                                  .v_rows = foci_attn_v_rows(a, seq, g),
+                                  .item = item,
+                                  .keys = seq->keys,
+                                  .router = seq->keys ? foci_router_of(seq->keys->routers, g) : 0,
+                                  .k_bytes = a->D * size,
+                                  .v_bytes = a->Dv * size};
+    stream_turn turns[2];
+    find_keys(&source, item->begin, &turns[0]);
+    for (int32_t entry = item->begin, n = 0; entry < item->end; entry += STREAM_KEYS, n ^= 1) {
+        const int32_t next = entry + STREAM_KEYS;
+        if (next < item->end) find_keys(&source, next, &turns[n ^ 1]);
+        stream_turn *turn = &turns[n];
+        const int32_t count = (int32_t)foci_min64(item->end - entry, STREAM_KEYS);
+        for (int32_t m = count; m < STREAM_KEYS; m++) { /* not seen: any key, no value */
+            turn->k[m] = turn->k[0];
+            turn->v[m] = NULL;
         }
-        prefetch_rows(k[turn], a->D * size);
-        prefetch_rows(v[turn], a->Dv * size);
-        if (entry == item->begin) continue;
-        const int32_t at = entry - STREAM_KEYS;
-        const int32_t count = (int32_t)foci_min64(item->end - at, STREAM_KEYS);
-        uint32_t met = 0;
-        const char **last_k = k[turn ^ 1];
-        if (st->query_mask != 0)
-            for (int n = 0; n < count; n++)
-                if (!foci_meets_in(st->query_mask,
-                                   keys->key_mask[router * keys->key_mask_stride + rows[turn ^ 1][n]],
-                                   item->part))
-                    met |= 1U << n;
-        for (int n = count; n < STREAM_KEYS; n++) last_k[n] = last_k[0]; /* any row: not seen */
-        stream_keys(st, at, count, last_k, v[turn ^ 1], met);
+        stream_keys(st, entry, count, turn->k, turn->v, met_before(st, &source, turn, count));
     }
 }
 
