@@ -3,12 +3,13 @@
 #ifndef FOCAL_TESTS_CHECK_H
 #define FOCAL_TESTS_CHECK_H
 
-/* clang-format off: cmocka.h needs these before it, in any order */
-#include <cmocka.h>
+/* cmocka.h needs these before it. */
+/* clang-format off */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <cmocka.h>
 /* clang-format on */
 
 #include <stdbool.h>
