@@ -56,9 +56,8 @@ slow: ## the tests that are too long for `make test`
 	$(call build,$(PRESET))
 	tools/run_tests.py -j 1 --label slow $(call build_dir,$(PRESET))
 
-versus: all ## focal beside PyTorch, in one run (bench/versus)
+versus: all ## focal beside PyTorch, in one run (PYTHON: an interpreter that has it)
 	@$(call packages,build test)
-	@test -x bench/versus/run.sh || { echo "focal: bench/versus/run.sh is not there yet" >&2; exit 1; }
 	bench/versus/run.sh $(call build_dir,$(PRESET))/focal
 
 coverage: ## lines that the unit tests execute, by file

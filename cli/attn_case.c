@@ -72,8 +72,9 @@ double attn_case_bytes(const attn_setup *setup, bool has_grads)
     const double kv = (double)setup->S * setup->G * (setup->D + setup->Dv);
     const double bytes = (double)focal_dtype_bytes(setup->dtype);
     const double groups = 4.0 * setup->S * setup->routers * (setup->top + 1);
-    /* 4 kv: the reference's float32 copy */
-    return bytes * (has_grads ? 2.0 : 1.0) * (q + out + kv) + 4.0 * kv +
+    /* the reference's float32 copies: of keys and values, and for gradients of the rest */
+    const double reference = 4.0 * (has_grads ? 2.0 * (q + out + kv) : kv);
+    return bytes * (has_grads ? 2.0 : 1.0) * (q + out + kv) + reference +
            4.0 * (double)setup->T * setup->H + (setup->K > 0 ? 4.0 * groups : 0.0);
 }
 

@@ -94,7 +94,7 @@ static focal_status run_row(const attn_job *job, bench_reference *ref, int32_t r
     const int64_t position = (int64_t)setup->S - setup->T + row;
     const int64_t q_width = (int64_t)setup->H * setup->D, out_width = (int64_t)setup->H * setup->Dv;
     int32_t key_end[ATTN_MAX_HEADS] = {0};
-    static const int32_t zeros[ATTN_MAX_HEADS];
+    static const int32_t zeros[ATTN_MAX_HEADS] = {0};
     int32_t query_begin[2 * ATTN_MAX_HEADS];
     for (int32_t r = 0; setup->K > 0 && r < setup->routers; r++) {
         for (int64_t j = setup->sinks; j < position - setup->window; j++)
@@ -231,11 +231,11 @@ int attn_error_forward(const attn_job *job, double *error)
     const int32_t count = sample_count(setup, setup->T);
     bench_reference ref;
     row_errors *errors = calloc(1, sizeof *errors);
+    if (!errors) return cli_fail("no memory for the errors");
     int code = open_reference(job, false, &ref);
-    if (!errors && code == CLI_DONE) code = cli_fail("no memory for the errors");
     for (int32_t n = 0; code == CLI_DONE && n < count; n++) {
         const int32_t row = sampled(n, count, setup->T);
-        cli_progress("error: row %d of %d", n + 1, count);
+        cli_progress("checking row %d of %d", n + 1, count);
         const focal_status status = run_row(job, &ref, row, false);
         if (status != FOCAL_OK) code = cli_fail_ctx(ref.ctx, status);
         for (int64_t h = 0; code == CLI_DONE && h < setup->H; h++) {
@@ -267,10 +267,10 @@ int attn_error_backward(const attn_job *job, double *error)
     const int32_t count = sample_count(setup, setup->T < setup->S ? setup->T : setup->S);
     bench_reference ref;
     row_errors *errors = calloc(3, sizeof *errors); /* of dq, dk, dv */
+    if (!errors) return cli_fail("no memory for the errors");
     int code = open_reference(job, true, &ref);
-    if (!errors && code == CLI_DONE) code = cli_fail("no memory for the errors");
     for (int32_t n = 0; code == CLI_DONE && n < count; n++) {
-        cli_progress("error: row %d of %d", n + 1, count);
+        cli_progress("checking row %d of %d", n + 1, count);
         const int64_t row = sampled(n, count, setup->T);
         focal_status status = run_row(job, &ref, (int32_t)row, true);
         if (status == FOCAL_OK)

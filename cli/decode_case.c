@@ -8,7 +8,7 @@
 #include "focal/bench.h"
 
 static const int64_t rotate_bytes = 512LL * 1000 * 1000; /* buffers in all, at least */
-static const int64_t turn_bytes = 256LL * 1000 * 1000;   /* read before a copy comes again */
+static const int64_t turn_bytes = 128LL * 1000 * 1000;   /* read before a copy comes again */
 static const int64_t probe_bytes = 64LL * 1024 * 1024;
 
 int decode_caches_make(focal_ctx *ctx, const attn_setup *setup, double share, decode_caches *caches)

@@ -32,7 +32,7 @@ typedef struct decode_job {
     focal_attn_args args;
     focal_attn_seq seqs[ATTN_MAX_HEADS]; /* with DECODE_HEADS: one a key head */
     focal_keys keys[ATTN_MAX_HEADS];     /* with groups: one a sequence */
-    int32_t *key_row; /* (routers, S) 0, 1, 2...: chains lie in rows that follow each other */
+    int32_t *key_row;      /* (routers, S) 0, 1, 2...: chains lie in rows that follow each other */
     int32_t *key_begin;    /* (routers, K) */
     int32_t *key_end;      /* (routers, K) */
     int32_t *position_row; /* (routers, S) */

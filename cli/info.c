@@ -30,16 +30,16 @@ int cli_info(int argc, char **argv)
     bool has_kernels = false;
     int64_t threads = 0;
     const cli_option options[] = {
-        {"kernels", 0, CLI_FLAG, &has_kernels, NULL,
-         "the kernels of each operation, fastest first, and whether they can run here", 0, 0, NULL,
-         NULL},
+        {"kernels", 0, CLI_FLAG, &has_kernels, NULL, "the kernels of each operation, fastest first",
+         0, 0, NULL, NULL},
         {"threads", 't', CLI_INT, &threads, "N", "threads; default: OMP_NUM_THREADS or the cores",
          1, 1024, NULL, NULL},
     };
     const cli_usage usage = {
         .command = "focal info",
-        .about = "Shows the version, the instruction sets and threads that focal uses here, and the\n"
-                 "kernels that its operations choose from.",
+        .about =
+            "Shows the version, the instruction sets and threads that focal uses here, and the\n"
+            "kernels that its operations choose from.",
         .examples = "  focal info\n  focal info --kernels\n",
         .options = options,
         .option_count = CLI_COUNT(options),

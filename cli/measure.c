@@ -87,7 +87,7 @@ bool measure_run(const measure_plan *plan, measure_item *items, int32_t item_cou
         const double seconds = measure_now() - start;
         if (round >= wanted && seconds >= plan->seconds) break;
         if (plan->runs == 0 && round >= 3 && seconds >= 10.0 * plan->seconds) break;
-        cli_progress("%s: sample %lld, %.1f s", plan->label, (long long)(round + 1), seconds);
+        cli_progress("%s: sample %lld, %.1f s", plan->label, (long long)round + 1, seconds);
         for (int32_t n = 0; n < item_count; n++)
             if (!take_sample(&items[n])) return false;
     }

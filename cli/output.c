@@ -20,12 +20,13 @@ static void append(char *line, const char *format, ...)
     va_end(values);
 }
 
-static void add_field(output_table *table, const char *name, const char *value)
+/* A table's column is `width` wide or as its name; negative: flush left. */
+static void add_field(output_table *table, const char *name, const char *value, int width)
 {
     if (table->is_json) {
         append(table->values, "%s\"%s\": %s", table->field_count ? ", " : "", name, value);
     } else {
-        const int width = (int)(strlen(name) > 7 ? strlen(name) : 7);
+        if (width >= 0 && width < (int)strlen(name)) width = (int)strlen(name);
         const char *gap = table->field_count ? "  " : "";
         append(table->names, "%s%*s", gap, width, name);
         append(table->values, "%s%*s", gap, width, value);
@@ -38,7 +39,7 @@ void output_text(output_table *table, const char *name, const char *value)
     char quoted[256] = "\"";
     size_t used = 1;
     if (!table->is_json) {
-        add_field(table, name, value);
+        add_field(table, name, value, table->field_count == 0 ? -17 : 10);
         return;
     }
     for (const char *at = value; *at && used + 8 < sizeof quoted; at++) {
@@ -52,14 +53,14 @@ void output_text(output_table *table, const char *name, const char *value)
     }
     quoted[used] = '"';
     quoted[used + 1] = '\0';
-    add_field(table, name, quoted);
+    add_field(table, name, quoted, 0);
 }
 
 void output_int(output_table *table, const char *name, int64_t value)
 {
     char text[32];
     (void)snprintf(text, sizeof text, "%lld", (long long)value);
-    add_field(table, name, text);
+    add_field(table, name, text, 7);
 }
 
 void output_number(output_table *table, const char *name, double value, int decimals)
@@ -69,11 +70,13 @@ void output_number(output_table *table, const char *name, double value, int deci
         (void)snprintf(text, sizeof text, "null");
     else if (table->is_json)
         (void)snprintf(text, sizeof text, "%.9g", value);
+    else if (!isfinite(value))
+        (void)snprintf(text, sizeof text, "-");
     else if (decimals < 0)
         (void)snprintf(text, sizeof text, "%.1e", value);
     else
         (void)snprintf(text, sizeof text, "%.*f", decimals, value);
-    add_field(table, name, text);
+    add_field(table, name, text, 7);
 }
 
 void output_end(output_table *table)

@@ -7,7 +7,7 @@
 
 #include "cli.h"
 
-static void say(const char *format, va_list values)
+__attribute__((format(printf, 1, 0))) static void say(const char *format, va_list values)
 {
     cli_progress("%s", "");
     (void)fputs("focal: ", stderr);

@@ -36,5 +36,5 @@ fi
 
 echo "focal: installing ${missing[*]}" >&2
 apt=("${become[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use-Pty=0)
-"${apt[@]}" update >&2
-"${apt[@]}" install --yes --no-install-recommends "${missing[@]}" >&2
+"${apt[@]}" update >/dev/null
+"${apt[@]}" install --yes --no-install-recommends "${missing[@]}" >/dev/null

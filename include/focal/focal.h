@@ -6,6 +6,7 @@
 #include "focal/base.h"
 #include "focal/bench.h"
 #include "focal/keys.h"
+#include "focal/report.h"
 #include "focal/route.h"
 
 #endif /* FOCAL_FOCAL_H */

@@ -121,24 +121,39 @@ static inline uint32_t v_inside(int32_t key, const int32_t *lo, const int32_t *h
     return (uint32_t)_mm256_movemask_ps(_mm256_castsi256_ps(_mm256_andnot_si256(below, above)));
 }
 
-/* 2^x by a polynomial on [-1/2, 1/2] and the exponent's bits; relative error at most 3e-7.
- * Below 2^-126 the result is 0. */
-static inline vec v_exp2(vec x)
+/* 2^(y + lost): a polynomial on [-1/2, 1/2] and the exponent's bits; relative error at most
+ * 1.3e-7. Below 2^-126 the result is 0. */
+static inline vec v_exp2_sum(vec x, vec lost)
 {
     const vec least = v_set1(-126.0F);
     const __m256 is_tiny = _mm256_cmp_ps(x, least, _CMP_LT_OQ);
     const vec y = _mm256_min_ps(v_set1(127.0F), _mm256_max_ps(least, x)); /* NaN passes */
     const vec n = _mm256_round_ps(y, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-    const vec f = v_sub(y, n);
-    vec p = v_set1(0.0013276472F);
-    p = v_fma(p, f, v_set1(0.0096755410F));
-    p = v_fma(p, f, v_set1(0.055507131F));
-    p = v_fma(p, f, v_set1(0.24022120F));
-    p = v_fma(p, f, v_set1(0.69314694F));
-    p = v_fma(p, f, v_set1(1.0000001F));
+    const vec f = v_add(v_sub(y, n), lost);
+    vec p = v_set1(0.00015345812F);
+    p = v_fma(p, f, v_set1(0.0013399931F));
+    p = v_fma(p, f, v_set1(0.0096184891F));
+    p = v_fma(p, f, v_set1(0.055503286F));
+    p = v_fma(p, f, v_set1(0.24022646F));
+    p = v_fma(p, f, v_set1(0.69314718F));
+    p = v_fma(p, f, v_set1(1.0F));
     const __m256i exponent = _mm256_slli_epi32(_mm256_cvtps_epi32(n), 23);
     const __m256i bits = _mm256_add_epi32(_mm256_castps_si256(p), exponent);
     return _mm256_andnot_ps(is_tiny, _mm256_castsi256_ps(bits));
+}
+
+static inline vec v_exp2(vec x)
+{
+    return v_exp2_sum(x, v_zero());
+}
+
+static inline vec v_exp(vec x)
+{
+    const vec scale = v_set1(1.44269504F), rest = v_set1(1.925963e-8F);
+    const vec y = v_mul(x, scale);
+    const vec lost = v_fma(x, rest, _mm256_fmsub_ps(x, scale, y));
+    /* an infinity lost itself: inf - inf */
+    return v_exp2_sum(y, _mm256_and_ps(lost, _mm256_cmp_ps(lost, lost, _CMP_ORD_Q)));
 }
 
 static inline void v_store_packed(float *p, vec lo, vec hi)
@@ -207,17 +222,32 @@ static inline uint32_t v_odd_floats(vec x)
         _mm256_castsi256_ps(_mm256_cmpeq_epi32(bits, exponent)));
 }
 
-/* Stores NR columns of PACK rows of packed words: here lo and hi are the two halves of one row. */
-static inline void v_pack_columns(float *p, vec lo, vec hi)
+/* Turns NR columns of PACK rows into packed words: here the two halves of one row, which they
+ * are already. */
+static inline void v_zip(vec *lo, vec *hi)
 {
-    v_store(p, lo);
-    v_store(p + VL, hi);
+    (void)lo;
+    (void)hi;
 }
 
 /* Not zero when a word holds an infinity or a NaN. */
 static inline uint32_t v_odd_words(vec x)
 {
     return v_odd_floats(x);
+}
+
+static inline vec v_sum_each(const vec x[VL])
+{
+    vec t[VL / 2];
+    for (int n = 0; n < 4; n++) t[n] = _mm256_hadd_ps(x[2 * n], x[2 * n + 1]);
+    for (int n = 0; n < 2; n++) t[n] = _mm256_hadd_ps(t[2 * n], t[2 * n + 1]);
+    return v_add(_mm256_permute2f128_ps(t[0], t[1], 0x20),
+                 _mm256_permute2f128_ps(t[0], t[1], 0x31));
+}
+
+static inline void v_prefetch(const void *p)
+{
+    _mm_prefetch((const char *)p, _MM_HINT_T0);
 }
 
 #endif /* FOCI_SIMD_VEC_AVX2_H */

@@ -110,24 +110,37 @@ static inline uint32_t v_inside(int32_t key, const int32_t *lo, const int32_t *h
            _mm512_cmpgt_epi32_mask(_mm512_loadu_si512(hi), k);
 }
 
-/* Exponent part of 2^x by scalef, which takes the floor itself; the rest by a polynomial on
- * [0,1). -inf gives 0, NaN stays. */
-static inline vec v_fraction(vec x)
+/* 2^f for f in [0,1], relative error at most 1.3e-7 (the polynomial's is 2e-9, the rest is
+ * rounding). */
+static inline vec v_exp2_fraction(vec f)
 {
-    return _mm512_reduce_ps(x, 0x09); /* x - floor(x); 0 for infinities */
+    vec p = v_set1(0.00021702255F);
+    p = v_fma(p, f, v_set1(0.0012439688F));
+    p = v_fma(p, f, v_set1(0.0096788406F));
+    p = v_fma(p, f, v_set1(0.055483341F));
+    p = v_fma(p, f, v_set1(0.24022983F));
+    p = v_fma(p, f, v_set1(0.69314700F));
+    return v_fma(p, f, v_set1(1.0F));
 }
 
-/* 2^x, relative error at most 2.5e-7 (the polynomial's is 7.5e-8, the rest is rounding). */
+/* 2^x with the error of v_exp2_fraction(). -inf gives 0, NaN stays. scalef takes the floor of the
+ * exponent itself, so only the fraction is computed. */
 static inline vec v_exp2(vec x)
 {
-    const vec f = v_fraction(x);
-    vec p = v_set1(0.0018775767F);
-    p = v_fma(p, f, v_set1(0.0089893397F));
-    p = v_fma(p, f, v_set1(0.055826318F));
-    p = v_fma(p, f, v_set1(0.24015361F));
-    p = v_fma(p, f, v_set1(0.69315308F));
-    p = v_fma(p, f, v_set1(0.99999994F));
-    return _mm512_scalef_ps(p, x);
+    const vec f = _mm512_reduce_ps(x, 0x09); /* x - floor(x); 0 for infinities */
+    return _mm512_scalef_ps(v_exp2_fraction(f), x);
+}
+
+/* e^x, as exact at large |x| as near 0: what x log2(e) loses by rounding is added back. */
+static inline vec v_exp(vec x)
+{
+    const vec scale = v_set1(1.44269504F), rest = v_set1(1.925963e-8F);
+    const vec y = v_mul(x, scale);
+    const vec f = _mm512_reduce_ps(y, 0x09);
+    const vec lost = v_fma(x, rest, _mm512_fmsub_ps(x, scale, y));
+    /* an infinity lost itself: inf - inf; its fraction is 0 anyway */
+    const __mmask16 is_finite = _mm512_cmp_ps_mask(lost, lost, _CMP_ORD_Q);
+    return _mm512_scalef_ps(v_exp2_fraction(_mm512_mask_add_ps(f, is_finite, f, lost)), y);
 }
 
 /* The first `count` (1 .. VL) floats, zeros behind them; reads no further. */
@@ -197,6 +210,29 @@ static inline void v_transpose(vec r[VL])
 static inline uint32_t v_odd_floats(vec x)
 {
     return _mm512_fpclass_ps_mask(x, 0x99);
+}
+
+/* Lane n of the result is the sum of the lanes of x[n]. */
+static inline vec v_sum_each(const vec x[VL])
+{
+    vec t[VL / 2];
+    for (int n = 0; n < 8; n++)
+        t[n] = v_add(_mm512_unpacklo_ps(x[2 * n], x[2 * n + 1]),
+                     _mm512_unpackhi_ps(x[2 * n], x[2 * n + 1]));
+    for (int n = 0; n < 4; n++) {
+        const __m512d a = _mm512_castps_pd(t[2 * n]), b = _mm512_castps_pd(t[2 * n + 1]);
+        t[n] = v_add(_mm512_castpd_ps(_mm512_unpacklo_pd(a, b)),
+                     _mm512_castpd_ps(_mm512_unpackhi_pd(a, b)));
+    }
+    for (int n = 0; n < 2; n++)
+        t[n] = v_add(_mm512_shuffle_f32x4(t[2 * n], t[2 * n + 1], 0x88),
+                     _mm512_shuffle_f32x4(t[2 * n], t[2 * n + 1], 0xDD));
+    return v_add(_mm512_shuffle_f32x4(t[0], t[1], 0x88), _mm512_shuffle_f32x4(t[0], t[1], 0xDD));
+}
+
+static inline void v_prefetch(const void *p)
+{
+    _mm_prefetch((const char *)p, _MM_HINT_T0);
 }
 
 #endif /* FOCI_SIMD_VEC_AVX512_CORE_H */

@@ -357,7 +357,7 @@ static void items_start_in_ascending_order(void **state)
     for (int32_t threads = 1; threads <= MAX_POOL; threads++) {
         foci_pool *pool = foci_pool_new(threads);
         assert_non_null(pool);
-        pool_case c = {.count = 200};
+        pool_case c = {.count = 50};
         foci_pool_run(pool, c.count, wait_for_lower_items, &c);
         assert_int_equal(atomic_load(&c.done), c.count);
         foci_pool_free(pool);

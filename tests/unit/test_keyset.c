@@ -47,7 +47,7 @@ static text make_text(const focal_keyset_options *options, int32_t S, uint64_t s
     assert_non_null(t.query_groups);
     assert_non_null(t.key_groups);
     for (size_t row = 0; row < rows; row++) {
-        int32_t order[FOCAL_MAX_GROUPS];
+        int32_t order[FOCAL_MAX_GROUPS] = {0};
         for (int32_t c = 0; c < K; c++) order[c] = c;
         for (int32_t n = 0; n < top; n++) {
             const uint64_t counter = (uint64_t)row * FOCAL_MAX_GROUPS + (uint64_t)n;
@@ -157,7 +157,7 @@ static void check_stats(const focal_keyset *set, const text *t, int32_t S, int32
         double largest = 0.0, entropy = 0.0, sum = 0.0;
         for (int32_t c = 0; c < t->options.K; c++) {
             int64_t count = 0;
-            for (int64_t j = 0; j < S; j++) count += key_mask(t, r, j) >> c & 1U;
+            for (int64_t j = 0; j < S; j++) count += (int64_t)(key_mask(t, r, j) >> c & 1U);
             const double share = t->options.mode == FOCAL_SHARED ? t->options.top : 1;
             const double load = (double)count / (share * S);
             assert_true(fabs(stats.load[c] - load) < 1e-12);
@@ -276,8 +276,7 @@ static void decoding_allocates_rarely(void **state)
     for (int32_t S = 0; S < t.S; S++) assert_int_equal(append(set, &t, S, 1), FOCAL_OK);
     assert_true(focal_ctx_memory(ctx).alloc_count < 80);
     check_view(set, &t, t.S, 1);
-    /* lists with their room and an 8-byte mask a token: at most 5 + 12 bytes more than twice that
-     */
+    /* a list entry and an 8-byte mask a token and router, with the room behind them */
     assert_true(focal_ctx_memory(ctx).now_bytes < (size_t)t.S * 3 * 40);
     focal_keyset_free(set);
     free_text(&t);

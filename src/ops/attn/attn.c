@@ -10,9 +10,12 @@
 #include "ops/attn/attn_view.h"
 
 const foci_attn_kernel foci_attn_kernels[] = {
-    {"avx512bf16", foci_attn_avx512bf16_can, foci_attn_avx512bf16_forward, foci_attn_ref_backward},
-    {"avx512", foci_attn_avx512_can, foci_attn_avx512_forward, foci_attn_ref_backward},
-    {"avx2", foci_attn_avx2_can, foci_attn_avx2_forward, foci_attn_ref_backward},
+    {"avx512bf16", foci_attn_avx512bf16_can, foci_attn_avx512bf16_forward,
+     foci_attn_avx512bf16_backward},
+    {"avx512", foci_attn_avx512_can, foci_attn_avx512_forward,
+     foci_attn_avx512_backward},
+    {"avx2", foci_attn_avx2_can, foci_attn_avx2_forward,
+     foci_attn_avx2_backward},
     {"ref", foci_attn_ref_can, foci_attn_ref_forward, foci_attn_ref_backward},
 };
 const size_t foci_attn_kernel_count = FOCAL_COUNT(foci_attn_kernels);

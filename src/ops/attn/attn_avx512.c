@@ -2,16 +2,22 @@
 /* Attention on AVX-512. */
 #include "simd/vec_avx512.h"
 
-#include "ops/attn/attn_forward_body.h"
+#include "ops/attn/attn_backward_body.h"
+#include "ops/attn/attn_decode_body.h"
 
 bool foci_attn_avx512_can(const focal_ctx *ctx, const focal_attn_args *args)
 {
-    const bool is_soft = args->gate && args->gate->kind != FOCAL_GATE_STRAIGHT;
-    return foci_on_host(ctx) && foci_has(ctx, FOCI_AVX512) && !is_soft;
+    return foci_on_host(ctx) && foci_has(ctx, FOCI_AVX512) && !args->gate;
 }
 
 focal_status foci_attn_avx512_forward(focal_ctx *ctx, const focal_attn_args *args)
 {
     return forward(ctx, args);
+}
+
+focal_status foci_attn_avx512_backward(focal_ctx *ctx, const focal_attn_args *args,
+                                   const focal_attn_grads *grads)
+{
+    return backward(ctx, args, grads);
 }
 #endif

@@ -5,10 +5,9 @@
  * keys in panels of NR, packed with their values. For a tile and a run of panels: scores by
  * register tiles, weights 2^x straight from the registers, then weights times values.
  *
- * Three things keep the softmax out of the way. q carries log2(e), so a weight is one 2^x. The
- * accumulators start at minus the row's running maximum, so nothing is subtracted. And the
- * maximum only moves when a score exceeds it by MARGIN: weights above 1 are as exact as others,
- * floats being floats, so rows are rescaled once or twice in a whole text. */
+ * The softmax stays out of the way because the running maximum only moves when a score exceeds it
+ * by `margin`, so a row is rescaled a few times in a whole text, and its weights never leave the
+ * registers before they are final. (Starting the accumulators at minus the maximum saves an addition and costs accuracy.) */
 #ifndef FOCI_OPS_ATTN_ATTN_FORWARD_BODY_H
 #define FOCI_OPS_ATTN_ATTN_FORWARD_BODY_H
 
@@ -31,11 +30,15 @@ enum {
     BLOCK_ROWS = 768,           /* rows of an item without groups: state and queries fit L2 */
     GROUP_BLOCK_MIN = 128,      /* tokens of an item with groups */
     GROUP_BLOCK_MAX = 1024,
-    PACK_CHUNK = 8 /* panels a packing item */
+    PACK_CHUNK = 8,   /* panels a packing item */
+    SPLIT_TOKENS = 16, /* up to so many queries the keys are split instead */
+    STREAM_ROWS = 16   /* up to so many rows keys are then streamed, above they are packed */
 };
 
-static const float log2_e = 1.44269504F, ln_2 = 0.69314718F;
-static const float margin = 16.0F; /* in powers of two */
+static const float log2_e = 1.44269504F;
+/* In powers of two. A weight's exponent is rounded at its own size: up to 4 that costs at most
+ * 1e-7 of the weight, at 16 it would be 7e-7. */
+static const float margin = 4.0F;
 
 /* What an item needs to know of the call. */
 typedef struct fwd_call {
@@ -100,21 +103,21 @@ static uint32_t row_bits(const row_tile *rows, int32_t row, const key_run *keys,
     return bits & ~met;
 }
 
-/* s = cap tanh(x / cap), x and s in powers of two. Small arguments by Cephes' odd polynomial,
- * others by 1 - 2 / (1 + e^2z); a few roundings either way. */
+/* cap tanh(x / cap). Small arguments by Cephes' odd polynomial, others by 1 - 2 / (1 + e^2z); a
+ * few roundings either way. */
 static inline vec soft_cap(vec x, float cap)
 {
-    const vec z = v_mul(x, v_set1(ln_2 / cap)), z2 = v_mul(z, z);
+    const vec z = v_mul(x, v_set1(1.0F / cap)), z2 = v_mul(z, z);
     vec small = v_set1(-5.70498873e-3F);
     small = v_fma(small, z2, v_set1(2.06390888e-2F));
     small = v_fma(small, z2, v_set1(-5.37397156e-2F));
     small = v_fma(small, z2, v_set1(1.33314422e-1F));
     small = v_fma(small, z2, v_set1(-3.33332819e-1F));
     small = v_fma(v_mul(small, z2), z, z);
-    const vec power = v_exp2(v_min(v_set1(100.0F), v_mul(x, v_set1(2.0F / cap))));
+    const vec power = v_exp2(v_min(v_set1(100.0F), v_mul(z, v_set1(2.0F * log2_e))));
     const vec one = v_set1(1.0F);
     const vec large = v_sub(one, v_div(v_set1(2.0F), v_add(one, power)));
-    return v_mul(v_set1(cap * log2_e), v_select(v_greater(v_set1(0.39F), z2), small, large));
+    return v_mul(v_set1(cap), v_select(v_greater(v_set1(0.39F), z2), small, large));
 }
 
 static void scale_packed(float *words, int64_t count, float scale)
@@ -128,52 +131,20 @@ static void scale_packed(float *words, int64_t count, float scale)
         half[n] = foci_bf16_from_float(foci_bf16_to_float(half[n]) * scale);
 }
 
-/* The rare way: rows of a strip whose scores x (MR, NR) exceed the margin, or that had no maximum
- * yet, take a new one; what they have summed so far follows. */
-static __attribute__((noinline)) void raise_maximum(const fwd_call *call, const row_tile *rows,
-                                                    int32_t strip, float *x, float *weights,
-                                                    int64_t weight_words)
-{
-    for (int32_t r = 0; r < MR; r++) {
-        const int32_t row = strip * MR + r;
-        const bool is_fresh = (rows->fresh[strip] >> r & 1U) != 0;
-        const float rise = v_reduce_max(v_max(v_load(x + r * NR), v_load(x + r * NR + VL)));
-        if (is_fresh ? rise == -INFINITY : rise <= margin) continue;
-        rows->neg_max[row] -= rise;
-        for (int n = 0; n < NR; n++) x[r * NR + n] -= rise;
-        rows->fresh[strip] &= ~(1U << r);
-        if (is_fresh) continue;
-        const float scale = exp2f(-rise);
-        for (int n = 0; n < VL; n++) rows->sum[row * VL + n] *= scale;
-        for (int64_t d = 0; d < call->o_stride; d++) rows->o[row * call->o_stride + d] *= scale;
-        scale_packed(weights + r * P_STRIDE, weight_words, scale);
-    }
-}
-
-/* Weights of one strip for one panel: weights[r][..] = 2^(s - max), and their sums. */
-FOCI_INLINE void score_panel(const fwd_call *call, const row_tile *rows, int32_t strip,
-                             const key_run *keys, int32_t panel, float *weights, const int nv)
+/* Scores of one strip and panel: x = s, softcapped, -inf where a row does not see the key. */
+FOCI_INLINE void score_tile(const fwd_call *call, const row_tile *rows, int32_t strip,
+                            const key_run *keys, int32_t panel, vec x[MR][2], const int nv)
 {
     const float cap = call->a->softcap;
     const int32_t first = strip * MR;
-    const float *neg_max = rows->neg_max + first;
-    vec x[MR][2];
-    const float start = cap > 0.0F ? 0.0F : PACK == 2 ? ln_2 : 1.0F;
 #pragma GCC unroll 12
-    for (int r = 0; r < MR; r++) x[r][0] = x[r][1] = v_set1(neg_max[r] * start);
+    for (int r = 0; r < MR; r++) x[r][0] = x[r][1] = v_zero();
     tile_dot(x, rows->q + first * call->q_words, call->q_words,
              keys->panels + panel * call->panel_words, call->q_words, nv);
-    if (PACK == 2) {
-#pragma GCC unroll 12
-        for (int r = 0; r < MR; r++) {
-            x[r][0] = v_mul(x[r][0], v_set1(log2_e));
-            if (nv > 1) x[r][1] = v_mul(x[r][1], v_set1(log2_e));
-        }
-    }
     if (cap > 0.0F) {
         for (int r = 0; r < MR; r++) {
-            x[r][0] = v_add(soft_cap(x[r][0], cap), v_set1(neg_max[r]));
-            x[r][1] = v_add(soft_cap(x[r][1], cap), v_set1(neg_max[r]));
+            x[r][0] = soft_cap(x[r][0], cap);
+            x[r][1] = soft_cap(x[r][1], cap);
         }
     }
     const strip_bounds *bounds = &rows->bounds[strip];
@@ -186,53 +157,80 @@ FOCI_INLINE void score_panel(const fwd_call *call, const row_tile *rows, int32_t
             x[r][1] = v_select(bits >> VL, x[r][1], hidden);
         }
     }
-    vec most = x[0][0];
+}
+
+/* Rows of a strip that meet their first keys take the largest of these scores as maximum. */
+FOCI_INLINE void first_maximum(const row_tile *rows, int32_t strip, vec x[MR][2], const int nv)
+{
+    for (int32_t r = 0; r < MR; r++) {
+        if ((rows->fresh[strip] >> r & 1U) == 0) continue;
+        const float most = v_reduce_max(nv > 1 ? v_max(x[r][0], x[r][1]) : x[r][0]);
+        if (most == -INFINITY) continue;
+        rows->neg_max[strip * MR + r] = -most * log2_e;
+        rows->fresh[strip] &= ~(1U << r);
+    }
+}
+
+/* The rare way: rows whose scores exceed the maximum by the margin take a new one, and what they
+ * have summed so far follows. The scores are computed again rather than kept: subtracting the
+ * rise from what was rounded at its size would lose digits. */
+static __attribute__((noinline)) void raise_maximum(const fwd_call *call, const row_tile *rows,
+                                                    int32_t strip, const key_run *keys,
+                                                    int32_t panel, float *weights)
+{
+    vec x[MR][2];
+    score_tile(call, rows, strip, keys, panel, x, 2);
+    for (int32_t r = 0; r < MR; r++) {
+        const int32_t row = strip * MR + r;
+        const float most = v_reduce_max(v_max(x[r][0], x[r][1]));
+        const float rise = most * log2_e + rows->neg_max[row];
+        if (!(rise > margin)) continue;
+        const float scale = exp2f(-rise);
+        rows->neg_max[row] = -most * log2_e;
+        for (int n = 0; n < VL; n++) rows->sum[row * VL + n] *= scale;
+        for (int64_t d = 0; d < call->o_stride; d++) rows->o[row * call->o_stride + d] *= scale;
+        scale_packed(weights + r * P_STRIDE, (int64_t)panel * (NR / PACK), scale);
+    }
+}
+
+/* x = log2 of the weights: the scores in powers of two, less the maximum. */
+FOCI_INLINE void score_exponents(const fwd_call *call, const row_tile *rows, int32_t strip,
+                                 const key_run *keys, int32_t panel, vec x[MR][2], const int nv)
+{
+    score_tile(call, rows, strip, keys, panel, x, nv);
+    if (__builtin_expect(rows->fresh[strip] != 0, 0)) first_maximum(rows, strip, x, nv);
 #pragma GCC unroll 12
     for (int r = 0; r < MR; r++) {
-        most = v_max(most, x[r][0]);
-        if (nv > 1) most = v_max(most, x[r][1]);
+        const vec offset = v_set1(rows->neg_max[strip * MR + r]);
+        x[r][0] = v_fma(x[r][0], v_set1(log2_e), offset);
+        if (nv > 1) x[r][1] = v_fma(x[r][1], v_set1(log2_e), offset);
     }
-    float *strip_weights = weights + (int64_t)first * P_STRIDE;
-    if (__builtin_expect((v_greater(most, v_set1(margin)) | rows->fresh[strip]) != 0, 0)) {
-        float spilled[MR * NR];
-        for (int r = 0; r < MR; r++) {
-            v_store(spilled + r * NR, x[r][0]);
-            v_store(spilled + r * NR + VL, nv > 1 ? x[r][1] : v_set1(-INFINITY));
-        }
-        raise_maximum(call, rows, strip, spilled, strip_weights, (int64_t)panel * NR / PACK);
-        for (int r = 0; r < MR; r++) {
-            x[r][0] = v_load(spilled + r * NR);
-            x[r][1] = v_load(spilled + r * NR + VL);
-        }
+}
+
+/* Weights of one strip for one panel: weights[r][..] = 2^(s - max), and their sums. */
+FOCI_INLINE void score_panel(const fwd_call *call, const row_tile *rows, int32_t strip,
+                             const key_run *keys, int32_t panel, float *weights, const int nv)
+{
+    vec x[MR][2];
+    score_exponents(call, rows, strip, keys, panel, x, nv);
+    vec most = v_zero();
+#pragma GCC unroll 12
+    for (int r = 0; r < MR; r++) { /* in this order a NaN of one row hides no other row's score */
+        most = v_max(x[r][0], most);
+        if (nv > 1) most = v_max(x[r][1], most);
     }
-    float *sum = rows->sum + first * VL;
+    float *strip_weights = weights + (int64_t)strip * MR * P_STRIDE;
+    if (__builtin_expect(v_greater(most, v_set1(margin)) != 0, 0)) {
+        raise_maximum(call, rows, strip, keys, panel, strip_weights);
+        score_exponents(call, rows, strip, keys, panel, x, nv);
+    }
+    float *sum = rows->sum + (int64_t)strip * MR * VL;
 #pragma GCC unroll 12
     for (int r = 0; r < MR; r++) {
         const vec p0 = v_exp2(x[r][0]);
         const vec p1 = nv > 1 ? v_exp2(x[r][1]) : v_zero();
         v_store(sum + r * VL, v_add(v_load(sum + r * VL), v_add(p0, p1)));
         v_store_packed(strip_weights + r * P_STRIDE + panel * (NR / PACK), p0, p1);
-    }
-}
-
-/* The exact way for values that hold an infinity or a NaN: a weight of 0 must not meet them. */
-static __attribute__((noinline)) void weigh_odd_values(const fwd_call *call, const row_tile *rows,
-                                                       int32_t strip, const float *values,
-                                                       const float *weights)
-{
-    for (int32_t r = 0; r < MR; r++) {
-        float *o = rows->o + (strip * MR + r) * call->o_stride;
-        for (int64_t n = 0; n < NR; n++) {
-            const float *word = weights + r * P_STRIDE + n / PACK;
-            const float p =
-                PACK == 1 ? *word : foci_bf16_to_float(((const uint16_t *)(const void *)word)[n % PACK]);
-            if (p == 0.0F) continue;
-            for (int64_t d = 0; d < call->o_stride; d++) {
-                const float *v = values + d / NR * (NR / PACK * NR) + n / PACK * NR + d % NR;
-                o[d] += p * (PACK == 1 ? *v
-                                       : foci_bf16_to_float(((const uint16_t *)(const void *)v)[n % PACK]));
-            }
-        }
     }
 }
 
@@ -246,33 +244,25 @@ FOCI_INLINE void weigh_values(const fwd_call *call, const row_tile *rows, int32_
     for (int64_t c = 0; c < call->v_panels; c++) {
         const int nv = call->a->Dv - c * NR > VL ? 2 : 1;
         vec acc[MR][2];
-#pragma GCC unroll 12
-        for (int r = 0; r < MR; r++) {
-            acc[r][0] = v_load(o + r * call->o_stride + c * NR);
-            acc[r][1] = v_load(o + r * call->o_stride + c * NR + VL);
-        }
+        tile_load(acc, o + c * NR, call->o_stride);
         for (int32_t p = from; p < to; p++) {
-            if (__builtin_expect(keys->has_odd[p] != 0, 0)) continue;
             const int32_t key = keys->begin + p * NR;
             const int64_t w0 = foci_max64(bounds->lo_min - key, 0) / PACK;
             const int64_t w1 = words_of(foci_min64(foci_min64(bounds->hi_max, keys->end) - key, NR));
             const float *values = keys->panels + p * call->panel_words + call->q_words * NR +
                                   c * (NR / PACK * NR) + w0 * NR;
             const float *a = strip_weights + p * (NR / PACK) + w0;
-            if (nv > 1) tile_dot(acc, a, P_STRIDE, values, w1 - w0, 2);
-            else tile_dot(acc, a, P_STRIDE, values, w1 - w0, 1);
+            if (__builtin_expect(keys->has_odd[p] != 0, 0)) {
+                tile_store(o + c * NR, call->o_stride, acc);
+                tile_dot_odd_right(o + c * NR, call->o_stride, a, P_STRIDE, values, w1 - w0);
+                tile_load(acc, o + c * NR, call->o_stride);
+            } else if (nv > 1) {
+                tile_dot(acc, a, P_STRIDE, values, w1 - w0, 2);
+            } else {
+                tile_dot(acc, a, P_STRIDE, values, w1 - w0, 1);
+            }
         }
-#pragma GCC unroll 12
-        for (int r = 0; r < MR; r++) {
-            v_store(o + r * call->o_stride + c * NR, acc[r][0]);
-            v_store(o + r * call->o_stride + c * NR + VL, acc[r][1]);
-        }
-    }
-    for (int32_t p = from; p < to; p++) {
-        if (__builtin_expect(keys->has_odd[p] != 0, 0))
-            weigh_odd_values(call, rows, strip,
-                             keys->panels + p * call->panel_words + call->q_words * NR,
-                             strip_weights + p * (NR / PACK));
+        tile_store(o + c * NR, call->o_stride, acc);
     }
 }
 
@@ -314,16 +304,11 @@ static strip_bounds bounds_of(const int32_t *lo, const int32_t *hi)
     return b;
 }
 
-/* Packs up to NR keys and values, rows of the sequence named by `row`. */
-static bool pack_panel(const fwd_call *call, const foci_rows *k_rows, const foci_rows *v_rows,
-                       const int32_t *row, int32_t count, float *panel)
+/* Packs keys and values of a panel; NULL: zeros. Returns whether a value is infinite or NaN. */
+static bool pack_panel(const fwd_call *call, const char *const k[NR], const char *const v[NR],
+                       float *panel)
 {
     const focal_attn_args *a = call->a;
-    const char *k[NR] = {0}, *v[NR] = {0};
-    for (int32_t n = 0; n < count; n++) {
-        k[n] = foci_row(k_rows, row[n]);
-        v[n] = foci_row(v_rows, row[n]);
-    }
     pack_transposed(panel, k, a->dtype, a->D);
     return pack_columns(panel + call->q_words * NR, v, NR, a->dtype, a->Dv);
 }
@@ -374,8 +359,12 @@ static void pack_item(void *arg, int64_t index, int32_t thread)
         const int32_t *row = keys->key_row + router * keys->key_stride + keys->key_begin[group] + entry;
         const foci_rows k_rows = foci_attn_k_rows(a, &a->seqs[pack->seq], g);
         const foci_rows v_rows = foci_attn_v_rows(a, &a->seqs[pack->seq], g);
-        groups->has_odd[p] =
-            pack_panel(call, &k_rows, &v_rows, row, count, groups->panels + p * call->panel_words);
+        const char *k[NR] = {0}, *v[NR] = {0};
+        for (int32_t n = 0; n < count; n++) {
+            k[n] = foci_row(&k_rows, row[n]);
+            v[n] = foci_row(&v_rows, row[n]);
+        }
+        groups->has_odd[p] = pack_panel(call, k, v, groups->panels + p * call->panel_words);
         if (!groups->key_mask) continue;
         for (int32_t n = 0; n < NR; n++)
             groups->key_mask[p * NR + n] =
@@ -430,6 +419,15 @@ static focal_status pack_groups(fwd_call *call, int32_t n)
     return FOCAL_OK;
 }
 
+/* True for the sequences whose few queries have their keys split (attn_decode_body.h). Shared
+ * groups need masks that only its streaming looks at, so their heads must fit that. */
+static bool is_split(const focal_attn_args *a, int32_t n)
+{
+    const focal_attn_seq *seq = &a->seqs[n];
+    const bool is_shared = seq->keys && seq->keys->mode == FOCAL_SHARED;
+    return seq->T <= SPLIT_TOKENS && !(is_shared && a->H / a->G > STREAM_ROWS);
+}
+
 /* A block of consecutive queries of one sequence and key head. */
 typedef struct fwd_item {
     int32_t seq, g;
@@ -471,7 +469,7 @@ static int64_t lay_out(const fwd_call *call, int64_t rows, bool has_groups, char
     rows = foci_round_up(rows, TILE_ROWS);
     s->weights = bump_take(&b, TILE_ROWS * P_STRIDE, sizeof(float));
     s->panels = bump_take(&b, RUN_PANELS * call->panel_words, sizeof(float));
-    s->q = bump_take(&b, rows * call->q_words, sizeof(float));
+    s->q = bump_take(&b, rows * foci_round_up(call->q_words, VL), sizeof(float));
     s->o = bump_take(&b, rows * call->o_stride, sizeof(float));
     s->sum = bump_take(&b, rows * VL, sizeof(float));
     s->neg_max = bump_take(&b, rows, sizeof(float));
@@ -504,7 +502,7 @@ static void begin_block(const fwd_call *call, const fwd_item *item, int64_t rows
     for (int64_t n = 0; n < rows; n++) {
         const int32_t token = item->first + (int32_t)(n / call->group);
         pack_row(s->q + n * call->q_words, q_row_at(call, item, token, (int32_t)(n % call->group)),
-                 call->a->dtype, call->a->D, log2_e);
+                 call->a->dtype, call->a->D);
     }
     memset(s->q + rows * call->q_words, 0,
            (size_t)((padded - rows) * call->q_words) * sizeof(float));
@@ -529,10 +527,11 @@ static row_tile tile_at(const fwd_call *call, const fwd_scratch *s, int64_t row,
     };
 }
 
-/* The block against positions: each row sees [lo, hi) as they stand in s. Keys are packed as they
- * are met; runs begin at multiples of RUN_KEYS, so that the sums do not depend on the block. */
-static void attend_positions(const fwd_call *call, const fwd_item *item, int64_t rows,
-                             const fwd_scratch *s)
+/* The block against a list of keys (NULL: positions): each row sees [lo, hi) as they stand in s.
+ * Keys are packed as they are met; runs begin at multiples of RUN_KEYS, so that the sums do not
+ * depend on the block. */
+static void attend_list(const fwd_call *call, const fwd_item *item, int64_t rows,
+                        const int32_t *list, const fwd_scratch *s)
 {
     const focal_attn_seq *seq = &call->a->seqs[item->seq];
     const foci_rows k_rows = foci_attn_k_rows(call->a, seq, item->g);
@@ -555,21 +554,14 @@ static void attend_positions(const fwd_call *call, const fwd_item *item, int64_t
         uint8_t has_odd[RUN_PANELS] = {0};
         const int64_t skip = foci_max64(lo - begin, 0) / NR; /* panels nobody sees */
         for (int64_t p = skip; begin + p * NR < end; p++) {
-            int32_t row[NR];
-            const int64_t from = foci_max64(begin + p * NR, lo);
-            const int64_t to = foci_min64(begin + (p + 1) * NR, end);
-            const int64_t shift = from - begin - p * NR; /* keys before lo stay zero */
-            for (int64_t j = from; j < to; j++)
-                row[j - from] = (int32_t)foci_position_row(seq->keys, router, j);
             const char *k[NR] = {0}, *v[NR] = {0};
-            for (int64_t n = 0; n < to - from; n++) {
-                k[shift + n] = foci_row(&k_rows, row[n]);
-                v[shift + n] = foci_row(&v_rows, row[n]);
+            const int64_t to = foci_min64(begin + (p + 1) * NR, end);
+            for (int64_t j = foci_max64(begin + p * NR, lo); j < to; j++) {
+                const int64_t row = list ? list[j] : foci_position_row(seq->keys, router, j);
+                k[j - begin - p * NR] = foci_row(&k_rows, row);
+                v[j - begin - p * NR] = foci_row(&v_rows, row);
             }
-            float *panel = s->panels + p * call->panel_words;
-            pack_transposed(panel, k, call->a->dtype, call->a->D);
-            has_odd[p] = pack_columns(panel + call->q_words * NR, v, NR, call->a->dtype,
-                                      call->a->Dv);
+            has_odd[p] = pack_panel(call, k, v, s->panels + p * call->panel_words);
         }
         const key_run keys = {(int32_t)begin, (int32_t)end, s->panels, has_odd, NULL};
         for (int64_t row = 0; row < padded; row += TILE_ROWS) {
@@ -579,27 +571,27 @@ static void attend_positions(const fwd_call *call, const fwd_item *item, int64_t
     }
 }
 
-/* The window, or every key before the query; and the sinks, which come first. */
+/* The window, or every key before the query; then the sinks before it. The window comes first: its
+ * many keys give a better maximum to start from. */
 static void attend_local(const fwd_call *call, const fwd_item *item, int64_t rows,
                          const fwd_scratch *s)
 {
     const focal_attn_seq *seq = &call->a->seqs[item->seq];
-    const int32_t last = item->first + item->tokens - 1;
-    if (foci_attn_local(call->a, seq, last).sink_hi > 0) {
-        for (int64_t n = 0; n < rows; n++) {
-            const int32_t token = item->first + (int32_t)(n / call->group);
-            s->lo[n] = 0;
-            s->hi[n] = foci_attn_local(call->a, seq, token).sink_hi;
-        }
-        attend_positions(call, item, rows, s);
-    }
     for (int64_t n = 0; n < rows; n++) {
         const foci_local local =
             foci_attn_local(call->a, seq, item->first + (int32_t)(n / call->group));
         s->lo[n] = local.lo;
         s->hi[n] = local.hi;
     }
-    attend_positions(call, item, rows, s);
+    attend_list(call, item, rows, NULL, s);
+    const int32_t last = item->first + item->tokens - 1;
+    if (foci_attn_local(call->a, seq, last).sink_hi == 0) return;
+    for (int64_t n = 0; n < rows; n++) {
+        s->lo[n] = 0;
+        s->hi[n] =
+            foci_attn_local(call->a, seq, item->first + (int32_t)(n / call->group)).sink_hi;
+    }
+    attend_list(call, item, rows, NULL, s);
 }
 
 /* The first n in [from, to) with query[n] >= token. */
@@ -704,7 +696,8 @@ static void finish_block(const fwd_call *call, const fwd_item *item, int64_t row
                   a->dtype, o, a->Dv);
         if (a->lse)
             a->lse[q_row * a->H + h] =
-                is_empty ? -INFINITY : (log2f(sum) - s->neg_max[n]) * ln_2;
+                is_empty ? -INFINITY
+                         : (float)((log2((double)sum) - (double)s->neg_max[n]) / (double)log2_e);
     }
 }
 
@@ -753,6 +746,7 @@ static int64_t list_items(const fwd_call *call, fwd_item *items)
     for (int32_t n = 0; n < a->seq_count; n++) {
         const focal_attn_seq *seq = &a->seqs[n];
         const int32_t block = block_tokens(call, seq);
+        if (is_split(a, n)) continue;
         for (int32_t first = 0; first < seq->T; first += block) {
             for (int32_t g = 0; g < a->G; g++, count++) {
                 if (!items) continue;
@@ -767,48 +761,26 @@ static int64_t list_items(const fwd_call *call, fwd_item *items)
     return count;
 }
 
-static focal_status run_forward(fwd_call *call)
+/* Sequences of more than SPLIT_TOKENS queries: blocks of queries. call->scratch is there. */
+static focal_status run_blocks(fwd_call *call)
 {
     const focal_attn_args *a = call->a;
     bool has_groups = false;
-    for (int32_t n = 0; n < a->seq_count; n++) has_groups |= a->seqs[n].keys != NULL;
+    for (int32_t n = 0; n < a->seq_count; n++) has_groups |= !is_split(a, n) && a->seqs[n].keys;
     if (has_groups) {
         call->groups = foci_scratch(call->ctx, (size_t)a->seq_count, sizeof *call->groups);
         if (!call->groups) return FOCAL_ENOMEM;
         memset(call->groups, 0, (size_t)a->seq_count * sizeof *call->groups);
         for (int32_t n = 0; n < a->seq_count; n++)
-            if (a->seqs[n].keys) FOCAL_TRY(pack_groups(call, n));
-    }
-    for (int32_t n = 0; n < a->seq_count; n++) {
-        fwd_scratch s;
-        const int64_t tokens = foci_min64(block_tokens(call, &a->seqs[n]), a->seqs[n].T);
-        const int64_t bytes =
-            lay_out(call, tokens * call->group, a->seqs[n].keys != NULL, NULL, &s);
-        call->scratch_bytes = foci_max64(call->scratch_bytes, bytes);
+            if (!is_split(a, n) && a->seqs[n].keys) FOCAL_TRY(pack_groups(call, n));
     }
     const int64_t count = list_items(call, NULL);
     call->items = foci_scratch(call->ctx, (size_t)count, sizeof *call->items);
-    call->scratch = foci_scratch(call->ctx, (size_t)focal_ctx_threads(call->ctx),
-                                 (size_t)call->scratch_bytes);
-    if (!call->items || !call->scratch) return FOCAL_ENOMEM;
+    if (!call->items) return FOCAL_ENOMEM;
     (void)list_items(call, call->items);
     qsort(call->items, (size_t)count, sizeof *call->items, heavier_first);
     foci_parallel(call->ctx, count, forward_item, call);
     return FOCAL_OK;
-}
-
-static focal_status forward(focal_ctx *ctx, const focal_attn_args *args)
-{
-    fwd_call call = {.ctx = ctx, .a = args, .group = args->H / args->G};
-    call.q_words = words_of(args->D);
-    call.v_panels = foci_pieces(args->Dv, NR);
-    call.o_stride = call.v_panels * NR;
-    call.panel_words = call.q_words * NR + call.v_panels * (NR / PACK) * NR;
-    const focal_status status = run_forward(&call);
-    foci_scratch_free(ctx, call.scratch);
-    foci_scratch_free(ctx, call.items);
-    free_groups(&call);
-    return status;
 }
 
 #endif /* FOCI_OPS_ATTN_ATTN_FORWARD_BODY_H */

@@ -58,7 +58,7 @@ typedef enum pair_kind {
 
 /* One query's keys; room for every key of the longest sequence. */
 typedef struct seen_list {
-    int32_t count;
+    int32_t count, room;
     int32_t *row;   /* of k and v, counted from the sequence's first */
     uint8_t *kind;  /* a pair_kind */
     double *logit;  /* s before the gate */
@@ -83,6 +83,7 @@ static bool list_alloc(focal_ctx *ctx, int32_t longest, seen_list *list)
     const size_t n = (size_t)longest;
     double *block = foci_scratch(ctx, n, 3 * sizeof(double) + sizeof(int32_t) + 1);
     if (!block) return false;
+    list->room = longest;
     list->logit = block;
     list->gate = block + n;
     list->weight = block + 2 * n;
@@ -93,6 +94,7 @@ static bool list_alloc(focal_ctx *ctx, int32_t longest, seen_list *list)
 
 static void list_add(seen_list *list, int64_t row, pair_kind kind)
 {
+    if (list->count == list->room) return; /* a wrong set: it names a key of this query twice */
     list->row[list->count] = (int32_t)row;
     list->kind[list->count] = (uint8_t)kind;
     list->count++;
@@ -190,7 +192,7 @@ static void attend_row(const ref_call *call, int32_t g, int32_t h, int32_t i, se
     const int64_t q_row = call->seq->q_row + i;
     fill_logits(call, g, head_at(a, a->q, q_row, a->q_stride, (int64_t)h * a->D),
                 gq_of(call, g, i), list);
-    double max = -INFINITY, sum = 0.0;
+    double max = -(double)INFINITY, sum = 0.0;
     for (int32_t n = 0; n < list->count; n++) {
         list->weight[n] = gated_logit(a, list, n);
         /* fmax would drop a NaN; the row must show it */

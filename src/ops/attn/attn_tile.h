@@ -43,6 +43,58 @@ FOCI_INLINE void tile_dot(vec acc[MR][2], const float *a, int64_t lda, const flo
     }
 }
 
+FOCI_INLINE void tile_load(vec acc[MR][2], const float *from, int64_t stride)
+{
+#pragma GCC unroll 12
+    for (int r = 0; r < MR; r++) {
+        acc[r][0] = v_load(from + r * stride);
+        acc[r][1] = v_load(from + r * stride + VL);
+    }
+}
+
+FOCI_INLINE void tile_store(float *to, int64_t stride, vec acc[MR][2])
+{
+#pragma GCC unroll 12
+    for (int r = 0; r < MR; r++) {
+        v_store(to + r * stride, acc[r][0]);
+        v_store(to + r * stride + VL, acc[r][1]);
+    }
+}
+
+/* Clears the elements of `word` that meet a zero in `other`. */
+static inline float word_where_met(float word, float other)
+{
+    if (PACK == 1) return other == 0.0F ? 0.0F : word;
+    uint32_t x, y;
+    memcpy(&x, &word, sizeof x);
+    memcpy(&y, &other, sizeof y);
+    if ((y & 0x00007FFFU) == 0) x &= 0xFFFF0000U;
+    if ((y & 0x7FFF0000U) == 0) x &= 0x0000FFFFU;
+    memcpy(&word, &x, sizeof x);
+    return word;
+}
+
+/* sums (MR rows, `stride` apart, NR columns) += a b, where a weight of 0 in a must not meet the
+ * infinities and NaNs in b: row by row, with what it does not see cleared. The same bits as
+ * tile_dot() where b is finite. At most NR words. */
+static __attribute__((noinline)) void tile_dot_odd_right(float *sums, int64_t stride,
+                                                         const float *a, int64_t lda,
+                                                         const float *b, int64_t words)
+{
+    for (int row = 0; row < MR; row++) {
+        float cleared[NR * NR];
+        for (int64_t w = 0; w < words; w++)
+            for (int n = 0; n < NR; n++)
+                cleared[w * NR + n] = word_where_met(b[w * NR + n], a[row * lda + w]);
+        vec acc[MR][2];
+        tile_load(acc, sums, stride);
+        tile_dot(acc, a, lda, cleared, words, 2);
+        float result[MR * NR];
+        tile_store(result, NR, acc);
+        memcpy(sums + row * stride, result + row * NR, NR * sizeof *sums);
+    }
+}
+
 /* VL words of a row of `width` elements, from element `at` on; zeros past its end. */
 static inline vec words_at(const char *row, focal_dtype dtype, int64_t at, int64_t width)
 {
@@ -80,6 +132,16 @@ static inline void pack_transposed(float *panel, const char *const row[NR], foca
     }
 }
 
+/* The packed words of NR columns, from `column` on, of PACK rows (the first and the last; NULL:
+ * zeros). */
+FOCI_INLINE void load_columns(const char *first, const char *last, focal_dtype dtype,
+                              int64_t column, int64_t width, vec *lo, vec *hi)
+{
+    /* Two halves of one row, or the same columns of two rows. */
+    *lo = first ? words_at(first, dtype, column, width) : v_zero();
+    *hi = last ? words_at(last, dtype, column + (PACK == 1 ? VL : 0), width) : v_zero();
+}
+
 /* `count` rows (a multiple of PACK; NULL: zeros), cut into panels of NR columns: panel c holds
  * words [row / PACK][column]. Panels are `count / PACK * NR` words long, columns past the width
  * are zero. Returns whether an infinity or a NaN was among them. */
@@ -89,27 +151,24 @@ static inline bool pack_columns(float *panels, const char *const *row, int64_t c
     uint32_t odd = 0;
     for (int64_t column = 0; column < width; column += NR) {
         for (int64_t n = 0; n < count; n += PACK) {
-            const char *first = row[n], *second = row[n + PACK - 1];
-            /* Two halves of one row, or the same columns of two rows. */
-            const int64_t at = column + (PACK == 1 ? VL : 0);
-            const vec lo = first ? words_at(first, dtype, column, width) : v_zero();
-            const vec hi = second ? words_at(second, dtype, at, width) : v_zero();
+            vec lo, hi;
+            load_columns(row[n], row[n + PACK - 1], dtype, column, width, &lo, &hi);
             odd |= v_odd_words(lo) | v_odd_words(hi);
-            v_pack_columns(panels, lo, hi);
+            v_zip(&lo, &hi);
+            v_store(panels, lo);
+            v_store(panels + VL, hi);
             panels += NR;
         }
     }
     return odd != 0;
 }
 
-/* One row of packed words, multiplied by `scale` where words are floats. */
-static inline void pack_row(float *words, const char *row, focal_dtype dtype, int64_t width,
-                            float scale)
+/* One row of packed words. */
+static inline void pack_row(float *words, const char *row, focal_dtype dtype, int64_t width)
 {
     const int64_t count = words_of(width);
     for (int64_t w = 0; w < count; w += VL) {
-        vec x = words_at(row, dtype, w * PACK, width);
-        if (PACK == 1) x = v_mul(x, v_set1(scale));
+        const vec x = words_at(row, dtype, w * PACK, width);
         if (count - w >= VL) v_store(words + w, x);
         else v_store_some(words + w, x, count - w);
     }

@@ -144,7 +144,7 @@ static void move_list(focal_keyset *set, int64_t group, const int32_t *from, int
                       int32_t *used)
 {
     const int32_t count = set->key_end[group] - set->key_begin[group];
-    if (count > 0) memcpy(to + *used, from + set->key_begin[group], (size_t)count * sizeof *to);
+    if (from) memcpy(to + *used, from + set->key_begin[group], (size_t)count * sizeof *to);
     set->key_begin[group] = *used;
     set->key_end[group] = *used + count;
     *used += (int32_t)list_room((int64_t)count + set->incoming[group]);
@@ -233,8 +233,10 @@ static focal_status reserve_queries(focal_keyset *set, int32_t T)
             foci_free(set->ctx, end);
             return foci_fail(set->ctx, FOCAL_ENOMEM, "keyset: no memory for the queries");
         }
-        if (old_entries > 0) memcpy(query, set->query, old_entries * sizeof *query);
-        if (old_entries > 0) memcpy(end, set->query_end, old_entries * sizeof *end);
+        if (old_entries > 0) {
+            memcpy(query, set->query, old_entries * sizeof *query);
+            memcpy(end, set->query_end, old_entries * sizeof *end);
+        }
         foci_free(set->ctx, set->query);
         foci_free(set->ctx, set->query_end);
         set->query = query;

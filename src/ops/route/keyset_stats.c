@@ -18,6 +18,7 @@ static int64_t kept_directed(const focal_keyset *set, int64_t router)
 /* Shared groups: a pair may meet in several lists and counts once; O(T S), by the masks. */
 static int64_t kept_shared(const focal_keyset *set, int64_t router)
 {
+    if (set->T == 0) return 0; /* the lists may not be there yet */
     const uint64_t *key_mask = set->key_mask + router * set->mask_stride;
     const uint64_t *query_mask = set->query_mask + router * set->T;
     int64_t kept = 0;

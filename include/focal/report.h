@@ -1,0 +1,50 @@
+/* Pages that a person looks at: one HTML file each, pictures inside as SVG, nothing fetched from
+ * elsewhere, readable in light and dark and without the pictures. */
+#ifndef FOCAL_REPORT_H
+#define FOCAL_REPORT_H
+
+#include "focal/base.h"
+#include "focal/keys.h"
+
+FOCAL_BEGIN_DECLS
+
+enum { FOCAL_REPORT_MAX_TOKENS = 512 };
+
+/* The groups of a short text, whose pairs are drawn one by one. */
+typedef struct focal_report_sets {
+    focal_keys_mode mode;
+    int32_t T;      /* 2..FOCAL_REPORT_MAX_TOKENS */
+    int32_t K, top; /* as focal_keyset_options */
+    int32_t window, sinks;
+    const int32_t *query_groups; /* (T, top) */
+    const int32_t *key_groups;   /* (T); not used by FOCAL_SHARED */
+} focal_report_sets;
+
+/* One measured way to attend. Shares are of 1; a negative number leaves the cell empty. */
+typedef struct focal_report_run {
+    const char *name;
+    double ms;
+    double speedup;    /* against the first run */
+    double pair_share; /* of the causal pairs */
+    double mass_share; /* of the first run's softmax weight that these pairs hold */
+    double error;      /* against the reference */
+} focal_report_run;
+
+/* Texts are plain and may be NULL but for the title; they are escaped. */
+typedef struct focal_report_args {
+    const char *title;
+    const char *subtitle; /* what was measured, on what */
+    const focal_report_run *runs;
+    int32_t run_count;
+    const focal_report_sets *sets; /* may be NULL: no picture */
+    const double *loads;           /* (load_count) share of the keys in each group; may be NULL */
+    int32_t load_count;
+} focal_report_args;
+
+/* Writes the page of an attention run. The file appears whole or not at all. EINVAL on a missing
+ * title, a group out of range or too many tokens; EIO when the file cannot be written. */
+FOCAL_API focal_status focal_report_attention(focal_ctx *ctx, const char *path,
+                                              const focal_report_args *args);
+
+FOCAL_END_DECLS
+#endif /* FOCAL_REPORT_H */

@@ -1,0 +1,253 @@
+/* Router scores and their gradients for one instruction set: route_avx2.c and route_avx512.c
+ * include this after the vocabulary of simd/ and the constant ROWS. Tokens go in blocks; the
+ * projections of all routers of a side are one wide product that reads pk and pq where they lie
+ * (only an R that is no multiple of a vector is copied, with zeros behind each row). */
+#ifndef FOCI_OPS_ROUTE_ROUTE_BODY_H
+#define FOCI_OPS_ROUTE_ROUTE_BODY_H
+
+#include <math.h>
+#include <string.h>
+
+#include "base/ctx.h"
+#include "base/error.h"
+#include "base/pool.h"
+#include "base/sizes.h"
+#include "ops/route/route_check.h"
+#include "ops/route/route_kernels.h"
+#include "ops/route/route_tiles.h"
+
+enum {
+    BLOCK = 64,         /* tokens projected together: their z stays in the caches */
+    MAX_COLUMNS = 16384 /* of a side; more would make a block of z too large */
+};
+
+/* Keys or queries. Arrays that are NULL are not asked for. */
+typedef struct side {
+    const float *p, *a, *beta; /* (routers, C, p_step), (routers, R), (routers, K) */
+    float *sk, *sq;            /* outputs (T, routers, K); sq has no beta */
+    const float *ds, *ds_also; /* (T, routers, K), to be added up */
+    float *dp, *da;            /* outputs (routers, C, R), (routers, R) */
+} side;
+
+/* A call, prepared: what all blocks share. */
+typedef struct plan {
+    const focal_route_args *args;
+    const focal_router *router;
+    int side_count;
+    side sides[2];
+    int64_t width;       /* R, rounded up to whole vectors */
+    int64_t group_width; /* K likewise */
+    int64_t columns;     /* of a side: routers * width */
+    int64_t p_step;      /* floats from one channel of p to the next */
+    float *packed[2];    /* copies of p, when R is no multiple of a vector */
+    float *e_columns;    /* (routers, R, group_width) sharpness e, by column */
+    float *e_rows;       /* (routers, K, width) the same, by row */
+    float *norms;        /* (routers, K) of e; 1 when raw */
+    float *buffers;      /* one a thread */
+    int64_t buffer_floats;
+    /* backward */
+    float *dz;    /* (T, side_count * columns) */
+    float *parts; /* (pieces, part_floats): da of each side, then de (routers, K, width) */
+    int64_t part_floats;
+    float *p_across; /* panels of p^T: (C / panel, side_count * columns, panel) */
+    float *dh;
+} plan;
+
+static float *buffer_of(const plan *x, int32_t thread)
+{
+    return x->buffers + thread * x->buffer_floats;
+}
+
+static float *floats(focal_ctx *ctx, int64_t count)
+{
+    return foci_scratch(ctx, (size_t)count, sizeof(float));
+}
+
+static void free_plan(focal_ctx *ctx, plan *x)
+{
+    float *blocks[] = {x->packed[0], x->packed[1], x->e_columns, x->e_rows,  x->norms,
+                       x->buffers,   x->dz,        x->parts,     x->p_across};
+    for (size_t n = 0; n < FOCAL_COUNT(blocks); n++) foci_scratch_free(ctx, blocks[n]);
+}
+
+/* Centroids are few: their norms are taken in double. */
+static void prepare_centroids(plan *x)
+{
+    const focal_router *r = x->router;
+    memset(x->e_columns, 0, (size_t)r->routers * (size_t)(r->R * x->group_width) * sizeof(float));
+    memset(x->e_rows, 0, (size_t)r->routers * (size_t)(r->K * x->width) * sizeof(float));
+    for (int64_t row = 0; row < (int64_t)r->routers * r->K; row++) {
+        const float *e = r->e + row * r->R;
+        double sum = 0.0;
+        for (int64_t n = 0; n < r->R; n++) sum += (double)e[n] * (double)e[n];
+        const double norm = r->is_raw ? 1.0 : sqrt(sum);
+        const double scale = norm == 0.0 ? 0.0 : (double)r->sharpness / norm;
+        float *columns = x->e_columns + row / r->K * r->R * x->group_width + row % r->K;
+        for (int64_t n = 0; n < r->R; n++) {
+            x->e_rows[row * x->width + n] = (float)(scale * (double)e[n]);
+            columns[n * x->group_width] = x->e_rows[row * x->width + n];
+        }
+        x->norms[row] = (float)norm;
+    }
+}
+
+static void pack_projection(const plan *x, const float *p, float *packed)
+{
+    const focal_router *r = x->router;
+    for (int64_t row = 0; row < (int64_t)r->routers * r->C; row++) {
+        memset(packed + row * x->width, 0, (size_t)x->width * sizeof(float));
+        memcpy(packed + row * x->width, p + row * r->R, (size_t)r->R * sizeof(float));
+    }
+}
+
+static focal_status prepare(focal_ctx *ctx, plan *x, int64_t buffer_floats)
+{
+    const focal_router *r = x->router;
+    x->buffer_floats = foci_round_up(buffer_floats, 16);
+    x->e_columns = floats(ctx, (int64_t)r->routers * r->R * x->group_width);
+    x->e_rows = floats(ctx, (int64_t)r->routers * r->K * x->width);
+    x->norms = floats(ctx, (int64_t)r->routers * r->K);
+    x->buffers = floats(ctx, x->buffer_floats * focal_ctx_threads(ctx));
+    if (!x->e_columns || !x->e_rows || !x->norms || !x->buffers) return FOCAL_ENOMEM;
+    prepare_centroids(x);
+    x->p_step = r->R;
+    if (x->width == r->R) return FOCAL_OK;
+    x->p_step = x->width;
+    for (int s = 0; s < x->side_count; s++) {
+        x->packed[s] = floats(ctx, (int64_t)r->routers * r->C * x->width);
+        if (!x->packed[s]) return FOCAL_ENOMEM;
+        pack_projection(x, x->sides[s].p, x->packed[s]);
+        x->sides[s].p = x->packed[s];
+    }
+    return FOCAL_OK;
+}
+
+static plan begin_plan(const focal_route_args *args)
+{
+    const focal_router *r = args->router;
+    const int64_t width = foci_round_up(r->R, VL);
+    return (plan){.args = args,
+                  .router = r,
+                  .width = width,
+                  .group_width = foci_round_up(r->K, VL),
+                  .columns = r->routers * width};
+}
+
+static bool can_here(const focal_ctx *ctx, const focal_route_args *args, unsigned feature)
+{
+    const focal_router *r = args->router;
+    return foci_on_host(ctx) && foci_has(ctx, feature) &&
+           r->routers * foci_round_up(r->R, VL) <= MAX_COLUMNS;
+}
+
+/* Norms that a float's square cannot hold; the scale is 0 for a vector of length 0. */
+static float unit_in_double(float *z, int64_t width)
+{
+    double sum = 0.0;
+    for (int64_t n = 0; n < width; n++) sum += (double)z[n] * (double)z[n];
+    const double scale = sum == 0.0 ? 0.0 : 1.0 / sqrt(sum);
+    for (int64_t n = 0; n < width; n++) z[n] = (float)((double)z[n] * scale);
+    return (float)scale;
+}
+
+/* z divided by its norm, in place; returns 1 / norm. */
+static inline float make_unit(float *z, int64_t width)
+{
+    vec squares = v_zero();
+    for (int64_t n = 0; n < width; n += VL) {
+        const vec x = v_load(z + n);
+        squares = v_fma(x, x, squares);
+    }
+    const float sum = v_reduce_add(squares);
+    if (!(sum > 1e-30F && sum < 1e30F)) return unit_in_double(z, width);
+    /* Divided, not multiplied by the inverse: a vector of one component becomes exactly +-1. */
+    const float norm = sqrtf(sum);
+    for (int64_t n = 0; n < width; n += VL) v_store(z + n, v_div(v_load(z + n), v_set1(norm)));
+    return 1.0F / norm;
+}
+
+/* z (count, columns) of `count` tokens from `first` on; scales (count, routers), when not NULL,
+ * get 1 / norm, or 1 when raw. */
+static void project(const plan *x, const side *s, int64_t first, int64_t count, float *z,
+                    float *scales)
+{
+    const focal_router *r = x->router;
+    multiply(&(product){.rows = count,
+                        .vectors = x->columns / VL,
+                        .depth = r->C,
+                        .a = x->args->h + first * x->args->h_stride,
+                        .a_row = x->args->h_stride,
+                        .a_step = 1,
+                        .b = s->p,
+                        .b_step = x->p_step,
+                        .block_step = r->C * x->p_step,
+                        .block_vectors = x->width / VL,
+                        .out = z,
+                        .out_row = x->columns});
+    for (int64_t row = 0; row < count * r->routers; row++) {
+        float *mine = z + row * x->width;
+        const float *a = s->a ? s->a + row % r->routers * r->R : NULL;
+        for (int64_t n = 0; n < r->R && a; n++) mine[n] += a[n];
+        const float scale = r->is_raw ? 1.0F : make_unit(mine, x->width);
+        if (scales) scales[row] = scale;
+    }
+}
+
+static void store_scores(const plan *x, const side *s, int64_t token, int64_t router,
+                         const float *scores)
+{
+    const focal_router *r = x->router;
+    const int64_t at = (token * r->routers + router) * r->K;
+    const float *beta = s->beta ? s->beta + router * r->K : NULL;
+    for (int64_t c = 0; c < r->K && s->sk; c++) s->sk[at + c] = scores[c];
+    for (int64_t c = 0; c < r->K && s->sk && beta; c++) s->sk[at + c] += beta[c];
+    for (int64_t c = 0; c < r->K && s->sq; c++) s->sq[at + c] = scores[c];
+}
+
+static void score_block(void *arg, int64_t index, int32_t thread)
+{
+    const plan *x = arg;
+    const focal_router *r = x->router;
+    const int64_t first = index * BLOCK, count = foci_min64(BLOCK, x->args->T - first);
+    float *z = buffer_of(x, thread), *scores = z + BLOCK * x->columns;
+    for (int n = 0; n < x->side_count; n++) {
+        const side *s = &x->sides[n];
+        project(x, s, first, count, z, NULL);
+        for (int64_t router = 0; router < r->routers; router++) {
+            multiply(&(product){.rows = count,
+                                .vectors = x->group_width / VL,
+                                .depth = r->R,
+                                .a = z + router * x->width,
+                                .a_row = x->columns,
+                                .a_step = 1,
+                                .b = x->e_columns + router * r->R * x->group_width,
+                                .b_step = x->group_width,
+                                .block_vectors = x->group_width / VL,
+                                .out = scores,
+                                .out_row = x->group_width});
+            for (int64_t t = 0; t < count; t++)
+                store_scores(x, s, first + t, router, scores + t * x->group_width);
+        }
+    }
+}
+
+static focal_status run_forward(focal_ctx *ctx, const focal_route_args *args)
+{
+    const focal_router *r = args->router;
+    plan x = begin_plan(args);
+    if (!r->pq) {
+        x.sides[x.side_count++] = (side){r->pk, r->ak, r->beta, args->sk, args->sq, 0, 0, 0, 0};
+    } else {
+        if (args->sk)
+            x.sides[x.side_count++] = (side){r->pk, r->ak, r->beta, args->sk, 0, 0, 0, 0, 0};
+        if (args->sq) x.sides[x.side_count++] = (side){r->pq, r->aq, NULL, 0, args->sq, 0, 0, 0, 0};
+    }
+    const focal_status status = prepare(ctx, &x, BLOCK * (x.columns + x.group_width));
+    if (status == FOCAL_OK) foci_parallel(ctx, foci_pieces(args->T, BLOCK), score_block, &x);
+    free_plan(ctx, &x);
+    return status;
+}
+
+#include "ops/route/route_body_backward.h"
+
+#endif /* FOCI_OPS_ROUTE_ROUTE_BODY_H */

@@ -1,0 +1,352 @@
+/* Arbitrary attention calls: shapes, strides, sequences, pages, gates and hand-made key sets with
+ * anything in them. A call may fail, with a sentence; it may not crash, and ASan watches that it
+ * reads and writes no byte beyond what its shapes say. Bytes of the input become fields; whatever
+ * the call is entitled to touch is allocated to the exact size. A call that is entitled to more
+ * than a test can afford only has its arguments checked. */
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "focal/focal.h"
+
+enum {
+    MAX_ELEMENTS = 1 << 14, /* of one array */
+    MAX_SEQS = 3,
+    MAX_PAGES = 8,
+    MAX_BLOCKS = 256,
+    KERNELS = 5
+};
+
+/* The rest of the input; reads zeros behind its end. */
+typedef struct reader {
+    const uint8_t *data;
+    size_t size, at;
+} reader;
+
+/* Everything one input allocates, to be freed together. */
+typedef struct arena {
+    void *blocks[MAX_BLOCKS];
+    int count;
+    bool is_covered; /* every array the call may touch is there, in full */
+    const reader *contents;
+} arena;
+
+static const int32_t odd_sizes[] = {0,         -1,        -7,  1,   63,       64,
+                                    65,        255,       256, 257, 65537,    1 << 30,
+                                    INT32_MAX, INT32_MIN, 31,  33,  INT16_MAX};
+static const int64_t odd_strides[] = {
+    0, 1, -1, INT64_MAX, INT64_MIN, INT64_MAX / 2, 1LL << 40, INT32_MAX, 4096};
+
+static uint8_t take(reader *r)
+{
+    return r->at < r->size ? r->data[r->at++] : 0;
+}
+
+/* Mostly 1..most, sometimes something odd. */
+static int32_t take_size(reader *r, int32_t most)
+{
+    const uint8_t byte = take(r);
+    if (byte < 224) return 1 + byte % most;
+    return odd_sizes[take(r) % (sizeof odd_sizes / sizeof odd_sizes[0])];
+}
+
+/* Mostly packed or a little more, sometimes something odd. */
+static int64_t take_stride(reader *r, int64_t packed)
+{
+    const uint8_t byte = take(r);
+    if (byte < 160) return 0;
+    if (byte < 224) return packed + byte % 4;
+    return odd_strides[take(r) % (sizeof odd_strides / sizeof odd_strides[0])];
+}
+
+/* count elements of `size` bytes, filled from the input; a count below 1 gives a block of no
+ * bytes. Not affordable: one byte, and the call is no longer covered. */
+static void *take_block(arena *a, int64_t count, size_t size)
+{
+    if (count > MAX_ELEMENTS || a->count == MAX_BLOCKS) {
+        a->is_covered = false;
+        count = 0;
+    }
+    const size_t bytes = count > 0 ? (size_t)count * size : 0;
+    uint8_t *block = malloc(bytes ? bytes : 1);
+    if (!block) abort();
+    for (size_t n = 0; n < bytes; n++)
+        block[n] = a->contents->size ? a->contents->data[n % a->contents->size] : 0;
+    if (a->count < MAX_BLOCKS) a->blocks[a->count++] = block;
+    return block;
+}
+
+/* a * b for counts, where anything negative is nothing and anything large is too large. */
+static int64_t times(int64_t a, int64_t b)
+{
+    if (a <= 0 || b <= 0) return 0;
+    return a > MAX_ELEMENTS || b > MAX_ELEMENTS ? MAX_ELEMENTS + 1 : a * b;
+}
+
+/* Elements of `rows` rows of `width`, `stride` apart (0: packed). */
+static int64_t extent(int64_t rows, int64_t stride, int64_t width)
+{
+    if (rows <= 0 || width <= 0) return 0;
+    if (rows == 1) return width;
+    const int64_t before = times(rows - 1, stride == 0 ? width : stride);
+    return before > MAX_ELEMENTS || width > MAX_ELEMENTS ? MAX_ELEMENTS + 1 : before + width;
+}
+
+/* Indices that are mostly plausible: a byte each, below `bound`, sometimes anything. */
+static const int32_t *take_indices(reader *r, arena *a, int64_t count, int32_t bound)
+{
+    int32_t *indices = take_block(a, count, sizeof *indices);
+    for (int64_t n = 0; n < count && count <= MAX_ELEMENTS; n++) {
+        const uint8_t byte = take(r);
+        indices[n] = byte < 250 && bound > 0 ? byte % bound : take_size(r, 8);
+    }
+    return indices;
+}
+
+/* Offsets that mostly ascend from 0 to `end`. */
+static const int32_t *take_offsets(reader *r, arena *a, int64_t count, int32_t end)
+{
+    int32_t *offsets = take_block(a, count, sizeof *offsets);
+    for (int64_t n = 0; n < count && count <= MAX_ELEMENTS; n++) {
+        const uint8_t byte = take(r);
+        const int64_t even = count > 1 ? n * end / (count - 1) : 0;
+        offsets[n] = byte < 200 ? (int32_t)even : take_size(r, 8);
+    }
+    return offsets;
+}
+
+static focal_keys take_keys(reader *r, arena *a, const focal_attn_args *args, int32_t T, int32_t S)
+{
+    focal_keys keys = {.mode = (focal_keys_mode)(take(r) % 8 == 7 ? 9 : take(r) % 2)};
+    keys.K = take_size(r, 4);
+    keys.routers = take(r) % 4 ? (take(r) % 2 ? 1 : args->G) : take_size(r, 4);
+    keys.T = take(r) % 16 ? T : take_size(r, 16);
+    keys.S = take(r) % 16 ? S : take_size(r, 16);
+    keys.key_stride = take(r) % 16 ? S : take_stride(r, S);
+    keys.query_stride = take(r) % 16 ? 2 * (int64_t)T : take_stride(r, T);
+    const int64_t groups = times(keys.routers, keys.K);
+    keys.key_row = take_indices(r, a, times(keys.routers, keys.key_stride), S);
+    keys.key_begin = take_offsets(r, a, groups, S / 2);
+    keys.key_end = take_offsets(r, a, groups, S);
+    keys.query = take_indices(r, a, times(keys.routers, keys.query_stride), T);
+    keys.query_end = take_indices(r, a, times(keys.routers, keys.query_stride), S);
+    keys.query_begin = take_offsets(r, a, times(keys.routers, (int64_t)keys.K + 1), T);
+    if (take(r) % 2) {
+        keys.key_mask_stride = take(r) % 16 ? S : take_stride(r, S);
+        keys.query_mask = take_block(a, times(keys.routers, keys.T), sizeof *keys.query_mask);
+        keys.key_mask =
+            take_block(a, times(keys.routers, keys.key_mask_stride), sizeof *keys.key_mask);
+    }
+    if (take(r) % 8 == 7) {
+        keys.position_stride = take(r) % 16 ? S : take_stride(r, S);
+        keys.position_row = take_indices(r, a, times(keys.routers, keys.position_stride), S);
+    }
+    if (!a->is_covered) keys.K = 0; /* a list is not there in full, so it must not be read */
+    return keys;
+}
+
+/* Key sets as users make them, from ids that may be wrong. The view lives as long as the set. */
+static focal_keyset *take_keyset(reader *r, arena *a, focal_ctx *ctx, const focal_attn_args *args,
+                                 focal_keys *view)
+{
+    const focal_keyset_options options = {.mode = (focal_keys_mode)(take(r) % 2),
+                                          .K = take_size(r, 6),
+                                          .top = take_size(r, 3),
+                                          .routers = take(r) % 2 ? 1 : args->G,
+                                          .window = args->window,
+                                          .sinks = args->sinks};
+    focal_keyset *set = NULL;
+    if (times(options.routers, 1) > MAX_ELEMENTS) return NULL;
+    if (focal_keyset_new(ctx, &options, &set) != FOCAL_OK) return NULL;
+    for (int piece = 0; piece < 3; piece++) {
+        const int32_t T = piece == 2 ? args->T : take_size(r, 8);
+        const int64_t rows = times(T, options.routers);
+        arena own = {.is_covered = true, .contents = a->contents};
+        const int32_t *query = take_indices(r, &own, times(rows, options.top), options.K);
+        const int32_t *key = take(r) % 16 ? take_indices(r, &own, rows, options.K) : NULL;
+        if (own.is_covered) (void)focal_keyset_append(set, T, query, key);
+        for (int n = 0; n < own.count; n++) free(own.blocks[n]);
+        if (take(r) % 8 == 7) (void)focal_keyset_truncate(set, take_size(r, 8));
+    }
+    focal_keys_stats stats;
+    (void)focal_keyset_stats(set, (take(r) % 8) - 1, &stats);
+    *view = focal_keyset_view(set);
+    return set;
+}
+
+static const void *const *take_pages(arena *a, int64_t page_count, int64_t elements, size_t size)
+{
+    const void **pages = take_block(a, page_count, sizeof *pages);
+    for (int64_t n = 0; n < page_count && page_count <= MAX_PAGES; n++)
+        pages[n] = take_block(a, elements, size);
+    return pages;
+}
+
+static int64_t larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Rows from 0 to the end of a piece that begins at `first`. */
+static int64_t rows_to(int64_t first, int64_t count)
+{
+    if (count <= 0 || first < 0) return 0;
+    return first > MAX_ELEMENTS || count > MAX_ELEMENTS ? MAX_ELEMENTS + 1 : first + count;
+}
+
+static void check_status(const focal_ctx *ctx, focal_status status)
+{
+    if (status == FOCAL_OK || focal_ctx_error(ctx)[0] != '\0') return;
+    (void)fprintf(stderr, "status %d without a sentence\n", (int)status);
+    abort();
+}
+
+/* All calls on one set of arguments. */
+static void run_calls(reader *r, arena *a, focal_ctx *ctx, const focal_attn_args *args,
+                      int64_t q_rows, int64_t k_rows)
+{
+    (void)focal_attn_kernel_name(ctx, args, take(r) % 2 != 0);
+    if (!a->is_covered) return;
+    int64_t pairs = 0;
+    check_status(ctx, focal_attn_pairs(ctx, args, &pairs));
+    if (pairs < 0) abort();
+    check_status(ctx, focal_attn_forward(ctx, args));
+
+    const size_t size = args->dtype == FOCAL_BF16 ? 2 : 4;
+    const int64_t q_width = times(args->H, args->D), k_width = times(args->G, args->D);
+    const int64_t Dv = args->Dv ? args->Dv : args->D;
+    const int64_t v_width = times(args->G, Dv), out_width = times(args->H, Dv);
+    focal_attn_grads grads = {.dout =
+                                  take_block(a, extent(q_rows, args->out_stride, out_width), size),
+                              .dq = take_block(a, extent(q_rows, args->q_stride, q_width), size),
+                              .dk = take_block(a, extent(k_rows, args->k_stride, k_width), size),
+                              .dv = take_block(a, extent(k_rows, args->v_stride, v_width), size)};
+    if (args->gate) {
+        const int64_t wide = times(args->gate->routers, args->gate->K);
+        grads.dgq = take_block(a, times(q_rows, wide), sizeof(float));
+        grads.dgk = take_block(a, times(k_rows, wide), sizeof(float));
+    }
+    if (a->is_covered) check_status(ctx, focal_attn_backward(ctx, args, &grads));
+}
+
+static void fuzz_call(reader *r, arena *a, focal_ctx *ctx)
+{
+    focal_attn_args args = {.dtype = (focal_dtype)(take(r) % 16 == 15 ? 5 : take(r) % 2)};
+    args.T = take_size(r, 24);
+    args.S = take(r) % 2 ? args.T : take_size(r, 40);
+    args.G = take_size(r, 3);
+    args.H = take(r) % 8 ? (int32_t)times(args.G, 1 + take(r) % 3) : take_size(r, 6);
+    args.D = take_size(r, 40);
+    args.Dv = take(r) % 2 ? 0 : take_size(r, 40);
+    const uint8_t flags = take(r);
+    args.is_bidirectional = (flags & 7) == 7;
+    args.has_window = (flags & 24) != 0;
+    args.window = take(r) % 4 ? take(r) % 8 : take_size(r, 64);
+    args.sinks = take(r) % 4 ? take(r) % 3 : take_size(r, 8);
+    args.softcap = take(r) % 4 ? 0.0F : (float)take_size(r, 50);
+    args.page_rows = take_size(r, 16);
+
+    const size_t size = args.dtype == FOCAL_BF16 ? 2 : 4;
+    const int64_t Dv = args.Dv ? args.Dv : args.D;
+    const int64_t q_width = times(args.H, args.D), k_width = times(args.G, args.D);
+    const int64_t v_width = times(args.G, Dv), out_width = times(args.H, Dv);
+    args.q_stride = take_stride(r, q_width);
+    args.k_stride = take_stride(r, k_width);
+    args.v_stride = take_stride(r, v_width);
+    args.out_stride = take_stride(r, out_width);
+
+    int64_t q_rows = args.T, k_rows = args.S;
+    focal_keys keys[MAX_SEQS];
+    focal_attn_seq seqs[MAX_SEQS] = {{0}};
+    const uint8_t shape = take(r);
+    if (shape % 4 == 0) {
+        args.seq_count = shape % 32 == 28 ? -1 : 1 + take(r) % MAX_SEQS;
+        args.seqs = seqs;
+        q_rows = k_rows = 0;
+    }
+    for (int32_t n = 0; n < args.seq_count; n++) {
+        focal_attn_seq *seq = &seqs[n];
+        seq->T = take_size(r, 12);
+        seq->S = take(r) % 2 ? seq->T : take_size(r, 24);
+        seq->q_row = take(r) % 8 ? q_rows : take_stride(r, 8);
+        seq->k_row = take(r) % 8 ? k_rows : take_stride(r, 8);
+        if (take(r) % 4 == 3) {
+            seq->page_count = take(r) % MAX_PAGES;
+            seq->k_pages = take_pages(a, seq->page_count,
+                                      extent(args.page_rows, args.k_stride, k_width), size);
+            seq->v_pages = take_pages(a, seq->page_count,
+                                      extent(args.page_rows, args.v_stride, v_width), size);
+        }
+        q_rows = larger(q_rows, rows_to(seq->q_row, seq->T));
+        k_rows = larger(k_rows, rows_to(seq->k_row, seq->S));
+        if (take(r) % 2) {
+            keys[n] = take_keys(r, a, &args, seq->T, seq->S);
+            seq->keys = &keys[n];
+        }
+    }
+
+    focal_keyset *set = NULL;
+    if (args.seq_count == 0 && shape % 4 == 1) {
+        keys[0] = take_keys(r, a, &args, args.T, args.S);
+        args.keys = &keys[0];
+    } else if (args.seq_count == 0 && shape % 4 == 2) {
+        set = take_keyset(r, a, ctx, &args, &keys[0]);
+        if (set) args.keys = &keys[0];
+    }
+    focal_attn_gate gate = {0};
+    if (take(r) % 4 == 3) {
+        gate.kind = (focal_gate_kind)(take(r) % 5);
+        gate.K = args.keys ? args.keys->K : take_size(r, 5);
+        gate.routers = take(r) % 2 ? 1 : args.G;
+        gate.gq = take_block(a, times(q_rows, times(gate.routers, gate.K)), sizeof(float));
+        gate.gk = take_block(a, times(k_rows, times(gate.routers, gate.K)), sizeof(float));
+        args.gate = &gate;
+    }
+
+    args.q = take_block(a, extent(q_rows, args.q_stride, q_width), size);
+    args.k = take_block(a, extent(k_rows, args.k_stride, k_width), size);
+    args.v = take_block(a, extent(k_rows, args.v_stride, v_width), size);
+    args.out = take_block(a, extent(q_rows, args.out_stride, out_width), size);
+    if (take(r) % 4) args.lse = take_block(a, times(q_rows, args.H), sizeof(float));
+    switch (take(r)) { /* a missing tensor */
+    case 251:
+        args.q = NULL;
+        break;
+    case 252:
+        args.k = NULL;
+        break;
+    case 253:
+        args.v = NULL;
+        break;
+    case 254:
+        args.out = NULL;
+        break;
+    default:
+        break;
+    }
+    run_calls(r, a, ctx, &args, q_rows, k_rows);
+    focal_keyset_free(set);
+}
+
+/* libFuzzer's name. NOLINTNEXTLINE(readability-identifier-naming) */
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+/* NOLINTNEXTLINE(readability-identifier-naming) */
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    /* One context a kernel, opened once: starting threads costs more than a call. */
+    static const char *const names[KERNELS] = {NULL, "ref", "avx2", "avx512", "avx512bf16"};
+    static focal_ctx *contexts[KERNELS];
+    reader r = {.data = data, .size = size};
+    const int kernel = take(&r) % KERNELS;
+    if (!contexts[kernel]) {
+        const focal_ctx_options options = {.threads = 2, .kernel = names[kernel]};
+        if (focal_ctx_open(&options, &contexts[kernel], NULL) != FOCAL_OK) abort();
+    }
+    focal_ctx_trim(contexts[kernel]); /* scratch of its own size: ASan sees where it ends */
+    arena a = {.is_covered = true, .contents = &r};
+    fuzz_call(&r, &a, contexts[kernel]);
+    for (int n = 0; n < a.count; n++) free(a.blocks[n]);
+    return 0;
+}
