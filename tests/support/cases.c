@@ -696,7 +696,7 @@ static void learn_errors(attn_case *c, const attn_case *draw, int first, int las
     }
 }
 
-enum { MORE_DRAWS = 6 };
+enum { MORE_DRAWS = 4 };
 
 /* Few results, and quickly had. */
 static bool is_small(const attn_case *c)
@@ -704,7 +704,7 @@ static bool is_small(const attn_case *c)
     int64_t work = 0;
     for (int32_t n = 0; n < c->seq_count; n++)
         work += (int64_t)c->seqs[n].T * c->seqs[n].S * c->spec.H * c->spec.D;
-    return c->query_at[c->seq_count] * c->spec.H < 1000 && work < 1000000;
+    return c->query_at[c->seq_count] * c->spec.H < 1000 && work < 400000;
 }
 
 /* lse is float32 whatever the inputs. Products of bfloat16 are exact in float32, and often their

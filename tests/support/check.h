@@ -20,11 +20,12 @@
  *
  * Each element has a magnitude: what one rounding of everything that makes it up would move it by,
  * in roundings; that is about the sum of the absolute values of its terms. So neither cancellation
- * nor a badly conditioned row counts against a kernel, nor for one in another row. With e(x) = |x -
- * exact| / magnitude, every element must have e(got) <= factor * max over all elements of e(plain)
- * + floor, and the root mean square of e(got) must be at most factor * that of e(plain) + floor.
- * plain is what plain loops lose, floor two roundings of the output's type. Infinities and NaN must
- * sit in the same places. */
+ * nor a badly conditioned row counts against a kernel, nor for one in another row.
+ *
+ * With e(x) = |x - exact| / magnitude, every e(got) must be at most factor * the largest e(plain)
+ * + floor, and the root mean square of e(got) at most factor * that of e(plain) + floor. plain is
+ * what plain loops lose, floor two roundings of the output's type. Infinities and NaN must sit in
+ * the same places. */
 typedef struct error_bound {
     const char *name;
     const float *plain;      /* (count) */

@@ -10,62 +10,22 @@
 
 typedef void (*bend)(attn_case *c);
 
+/* clang-format off */
 static const attn_spec dense = {.T = 9, .S = 9, .H = 4, .G = 2, .D = 8};
-static const attn_spec listed = {
-    .H = 4, .G = 2, .D = 8, .seq_count = 2, .lengths = {{5, 9}, {3, 7}}};
+static const attn_spec listed = { .H = 4, .G = 2, .D = 8, .seq_count = 2, .lengths = {{5, 9}, {3,
+    7}}};
 static const attn_spec paged = {.T = 5, .S = 30, .H = 4, .G = 2, .D = 8, .page_rows = 7};
-static const attn_spec grouped = {.T = 40,
-                                  .S = 40,
-                                  .H = 4,
-                                  .G = 2,
-                                  .D = 8,
-                                  .has_window = true,
-                                  .window = 3,
-                                  .groups = GROUPS_RANDOM,
-                                  .K = 4,
-                                  .top = 2};
-static const attn_spec moved = {.T = 40,
-                                .S = 40,
-                                .H = 4,
-                                .G = 2,
-                                .D = 8,
-                                .has_window = true,
-                                .window = 3,
-                                .groups = GROUPS_RANDOM,
-                                .K = 4,
-                                .top = 2,
-                                .is_permuted = true};
-static const attn_spec shared = {.T = 40,
-                                 .S = 40,
-                                 .H = 4,
-                                 .G = 2,
-                                 .D = 8,
-                                 .has_window = true,
-                                 .window = 3,
-                                 .groups = GROUPS_RANDOM,
-                                 .mode = FOCAL_SHARED,
-                                 .K = 4,
-                                 .top = 2};
-static const attn_spec gated = {.T = 20,
-                                .S = 20,
-                                .H = 4,
-                                .G = 2,
-                                .D = 8,
-                                .has_window = true,
-                                .window = 3,
-                                .K = 4,
-                                .gate = FOCAL_GATE_PAPER};
-static const attn_spec straight = {.T = 40,
-                                   .S = 40,
-                                   .H = 4,
-                                   .G = 2,
-                                   .D = 8,
-                                   .has_window = true,
-                                   .window = 3,
-                                   .groups = GROUPS_RANDOM,
-                                   .K = 4,
-                                   .top = 2,
-                                   .gate = FOCAL_GATE_STRAIGHT};
+static const attn_spec grouped = {.T = 40, .S = 40, .H = 4, .G = 2, .D = 8, .has_window = true,
+    .window = 3, .groups = GROUPS_RANDOM, .K = 4, .top = 2};
+static const attn_spec moved = {.T = 40, .S = 40, .H = 4, .G = 2, .D = 8, .has_window = true,
+    .window = 3, .groups = GROUPS_RANDOM, .K = 4, .top = 2, .is_permuted = true};
+static const attn_spec shared = {.T = 40, .S = 40, .H = 4, .G = 2, .D = 8, .has_window = true,
+    .window = 3, .groups = GROUPS_RANDOM, .mode = FOCAL_SHARED, .K = 4, .top = 2};
+static const attn_spec gated = {.T = 20, .S = 20, .H = 4, .G = 2, .D = 8, .has_window = true,
+    .window = 3, .K = 4, .gate = FOCAL_GATE_PAPER};
+static const attn_spec straight = {.T = 40, .S = 40, .H = 4, .G = 2, .D = 8, .has_window = true,
+    .window = 3, .groups = GROUPS_RANDOM, .K = 4, .top = 2, .gate = FOCAL_GATE_STRAIGHT};
+/* clang-format on */
 
 /* Each bend makes one thing wrong. */
 #define BEND(name, statement)                                                                      \
