@@ -50,8 +50,8 @@ typedef struct stream {
     bool is_fresh[STREAM_ROWS];
     int32_t lo[STREAM_ROWS], hi[STREAM_ROWS];
     uint64_t query_mask;         /* shared groups: of the one token, 0 elsewhere */
-    float s[STREAM_ROWS * STREAM_KEYS]; /* scores of the keys at hand */
-    float p[STREAM_ROWS * STREAM_KEYS]; /* and weights, packed words */
+    float *s;                    /* (STREAM_ROWS, STREAM_KEYS) scores of the keys at hand */
+    float *p;                    /* (STREAM_ROWS, STREAM_KEYS / PACK) and weights, packed words */
 } stream;
 
 /* VL words of a row, all there. */
@@ -310,31 +310,26 @@ static uint32_t met_before(const stream *st, const stream_source *source, const 
     return met;
 }
 
-/* Rows of one key head through the item's entries. */
-static void stream_item(const split_call *split, const split_item *item, int32_t g, stream *st)
+/* Rows of the item's key heads through its entries: all heads for some keys, then the next keys,
+ * so that memory is read from front to back. */
+static void stream_item(const split_item *item, const stream_source *sources, stream *streams)
 {
-    const focal_attn_args *a = split->fwd->a;
-    const focal_attn_seq *seq = &a->seqs[item->seq];
-    const int64_t size = (int64_t)focal_dtype_bytes(a->dtype);
-    const stream_source source = {.k_rows = foci_attn_k_rows(a, seq, g),
-                                  .v_rows = foci_attn_v_rows(a, seq, g),
-                                  .item = item,
-                                  .keys = seq->keys,
-                                  .router = seq->keys ? foci_router_of(seq->keys->routers, g) : 0,
-                                  .k_bytes = a->D * size,
-                                  .v_bytes = a->Dv * size};
-    stream_turn turns[2];
-    find_keys(&source, item->begin, &turns[0]);
+    stream_turn turns[2][STREAM_HEADS];
+    for (int32_t h = 0; h < item->heads; h++) find_keys(&sources[h], item->begin, &turns[0][h]);
     for (int32_t entry = item->begin, n = 0; entry < item->end; entry += STREAM_KEYS, n ^= 1) {
         const int32_t next = entry + STREAM_KEYS;
-        if (next < item->end) find_keys(&source, next, &turns[n ^ 1]);
-        stream_turn *turn = &turns[n];
+        for (int32_t h = 0; next < item->end && h < item->heads; h++)
+            find_keys(&sources[h], next, &turns[n ^ 1][h]);
         const int32_t count = (int32_t)foci_min64(item->end - entry, STREAM_KEYS);
-        for (int32_t m = count; m < STREAM_KEYS; m++) { /* not seen: any key, no value */
-            turn->k[m] = turn->k[0];
-            turn->v[m] = NULL;
+        for (int32_t h = 0; h < item->heads; h++) {
+            stream_turn *turn = &turns[n][h];
+            for (int32_t m = count; m < STREAM_KEYS; m++) { /* not seen: any key, no value */
+                turn->k[m] = turn->k[0];
+                turn->v[m] = NULL;
+            }
+            const uint32_t met = met_before(&streams[h], &sources[h], turn, count);
+            stream_keys(&streams[h], entry, count, turn->k, turn->v, met);
         }
-        stream_keys(st, entry, count, turn->k, turn->v, met_before(st, &source, turn, count));
     }
 }
 
@@ -378,31 +373,61 @@ static void split_packed(const split_call *split, const split_item *item, int32_
                      s->sum + n * VL, s->neg_max[n], (s->fresh[n / MR] >> n % MR & 1U) != 0);
 }
 
-static void split_streamed(const split_call *split, const split_item *item, int32_t g,
-                           const fwd_scratch *s, float *partial)
+/* One head's part of a streamed item: its queries packed, nothing summed yet. */
+static void begin_stream(const split_call *split, const split_item *item, int32_t g,
+                         const fwd_scratch *s, int32_t h, stream *st)
 {
     const fwd_call *call = split->fwd;
     const focal_attn_args *a = call->a;
     const fwd_item block = {item->seq, g, item->token, item->tokens, 0};
     const focal_keys *keys = a->seqs[item->seq].keys;
-    stream st = {.call = call, .rows = item->tokens * call->group, .q = s->q, .o = s->o};
-    st.q_stride = foci_round_up(call->q_words, VL);
-    memset(st.q, 0, (size_t)(st.rows * st.q_stride) * sizeof *st.q);
-    memset(st.o, 0, (size_t)(st.rows * call->o_stride) * sizeof *st.o);
-    for (int32_t n = 0; n < st.rows; n++) {
-        pack_row(st.q + n * st.q_stride,
+    *st = (stream){.call = call, .rows = item->tokens * call->group};
+    st->q_stride = foci_round_up(call->q_words, VL);
+    st->q = s->q + h * st->rows * st->q_stride;
+    st->o = s->o + h * st->rows * call->o_stride;
+    st->s = s->weights;
+    st->p = s->weights + STREAM_ROWS * STREAM_KEYS;
+    memset(st->q, 0, (size_t)(st->rows * st->q_stride) * sizeof *st->q);
+    memset(st->o, 0, (size_t)(st->rows * call->o_stride) * sizeof *st->o);
+    for (int32_t n = 0; n < st->rows; n++) {
+        pack_row(st->q + n * st->q_stride,
                  q_row_at(call, &block, item->token + n / call->group, n % call->group), a->dtype,
                  a->D);
-        st.is_fresh[n] = true;
+        st->is_fresh[n] = true;
     }
-    split_intervals(split, item, st.lo, st.hi);
+    split_intervals(split, item, st->lo, st->hi);
     if (item->part > 0 && keys->mode == FOCAL_SHARED)
-        st.query_mask =
+        st->query_mask =
             keys->query_mask[(int64_t)foci_router_of(keys->routers, g) * keys->T + item->token];
-    stream_item(split, item, g, &st);
-    for (int32_t n = 0; n < st.rows; n++)
-        keep_partial(call, partial + n * (call->o_stride + 2), st.o + n * call->o_stride,
-                     st.sum + n * VL, st.neg_max[n], st.is_fresh[n]);
+}
+
+static void split_streamed(const split_call *split, const split_item *item, const fwd_scratch *s,
+                           float *partial)
+{
+    const fwd_call *call = split->fwd;
+    const focal_attn_args *a = call->a;
+    const focal_attn_seq *seq = &a->seqs[item->seq];
+    const int64_t size = (int64_t)focal_dtype_bytes(a->dtype);
+    stream streams[STREAM_HEADS];
+    stream_source sources[STREAM_HEADS];
+    for (int32_t h = 0; h < item->heads; h++) {
+        const int32_t g = item->g + h;
+        begin_stream(split, item, g, s, h, &streams[h]);
+        sources[h] = (stream_source){.k_rows = foci_attn_k_rows(a, seq, g),
+                                     .v_rows = foci_attn_v_rows(a, seq, g),
+                                     .item = item,
+                                     .keys = seq->keys,
+                                     .k_bytes = a->D * size,
+                                     .v_bytes = a->Dv * size};
+        if (seq->keys) sources[h].router = foci_router_of(seq->keys->routers, g);
+    }
+    stream_item(item, sources, streams);
+    for (int32_t h = 0; h < item->heads; h++) {
+        const stream *st = &streams[h];
+        for (int32_t n = 0; n < st->rows; n++, partial += call->o_stride + 2)
+            keep_partial(call, partial, st->o + n * call->o_stride, st->sum + n * VL,
+                         st->neg_max[n], st->is_fresh[n]);
+    }
 }
 
 static void split_work(void *arg, int64_t index, int32_t thread)
@@ -411,28 +436,30 @@ static void split_work(void *arg, int64_t index, int32_t thread)
     const split_item *item = &split->items[index];
     const fwd_call *call = split->fwd;
     const int64_t rows = (int64_t)item->tokens * call->group;
+    float *partial = split->partial + item->partial * (call->o_stride + 2);
     fwd_scratch s;
-    (void)lay_out(call, foci_max64(rows, STREAM_ROWS), false,
+    (void)lay_out(call, foci_max64(rows, STREAM_ROWS * STREAM_HEADS), false,
                   call->scratch + thread * call->scratch_bytes, &s);
-    for (int32_t n = 0; n < item->heads; n++) {
-        float *partial = split->partial + (item->partial + n * rows) * (call->o_stride + 2);
-        if (rows <= STREAM_ROWS) split_streamed(split, item, item->g + n, &s, partial);
-        else split_packed(split, item, item->g + n, &s, partial);
+    if (rows <= STREAM_ROWS) {
+        split_streamed(split, item, &s, partial);
+        return;
     }
+    for (int32_t n = 0; n < item->heads; n++)
+        split_packed(split, item, item->g + n, &s, partial + n * rows * (call->o_stride + 2));
 }
 
-/* Adds the pieces of entries [begin, end): one item for all heads where there are pieces enough,
- * one a head otherwise. items NULL only counts. */
+/* Adds the pieces of entries [begin, end): one item for several heads where there are pieces
+ * enough, one a head otherwise. items NULL only counts. */
 static void add_pieces(const fwd_call *call, split_call *split, split_item *items, split_item item,
                        int32_t begin, int32_t end, int32_t heads)
 {
     const int32_t first = begin / SPLIT_KEYS * SPLIT_KEYS;
-    const bool is_joint = foci_pieces(end - first, SPLIT_KEYS) >= 8;
+    const int32_t joint = foci_pieces(end - first, SPLIT_KEYS) >= 8 ? STREAM_HEADS : 1;
     for (int32_t at = first; at < end; at += SPLIT_KEYS) {
-        for (int32_t n = 0; n < heads; n += item.heads) {
+        for (int32_t n = 0; n < heads; n += joint) {
             split_item piece = item;
             piece.g = item.g + n;
-            piece.heads = item.heads = is_joint ? heads : 1;
+            piece.heads = (int32_t)foci_min64(joint, heads - n);
             piece.begin = (int32_t)foci_max64(at, begin);
             piece.end = (int32_t)foci_min64(at + SPLIT_KEYS, end);
             piece.partial = split->partial_rows;
@@ -511,7 +538,7 @@ static void merge_work(void *arg, int64_t index, int32_t thread)
     const split_call *split = arg;
     const fwd_call *call = split->fwd;
     fwd_scratch s;
-    (void)lay_out(call, foci_max64(call->group, STREAM_ROWS), false,
+    (void)lay_out(call, foci_max64(call->group, STREAM_ROWS * STREAM_HEADS), false,
                   call->scratch + thread * call->scratch_bytes, &s);
     for (int32_t n = 0; n < call->a->seq_count; n++) {
         if (!is_split(call->a, n)) continue;
@@ -580,7 +607,7 @@ static focal_status run_forward(fwd_call *call)
         const bool splits = is_split(a, n);
         const int64_t tokens =
             splits ? a->seqs[n].T : foci_min64(block_tokens(call, &a->seqs[n]), a->seqs[n].T);
-        const int64_t rows = foci_max64(tokens * call->group, STREAM_ROWS);
+        const int64_t rows = foci_max64(tokens * call->group, splits ? STREAM_ROWS * STREAM_HEADS : 1);
         fwd_scratch s;
         const int64_t bytes = lay_out(call, rows, !splits && a->seqs[n].keys, NULL, &s);
         call->scratch_bytes = foci_max64(call->scratch_bytes, bytes);

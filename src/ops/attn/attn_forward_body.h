@@ -32,7 +32,8 @@ enum {
     GROUP_BLOCK_MAX = 1024,
     PACK_CHUNK = 8,   /* panels a packing item */
     SPLIT_TOKENS = 16, /* up to so many queries the keys are split instead */
-    STREAM_ROWS = 16   /* up to so many rows keys are then streamed, above they are packed */
+    STREAM_ROWS = 16,  /* up to so many rows keys are then streamed, above they are packed */
+    STREAM_HEADS = 4   /* key heads streamed side by side */
 };
 
 static const float log2_e = 1.44269504F;
