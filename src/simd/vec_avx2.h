@@ -247,9 +247,16 @@ static inline vec v_sum_lanes(const vec q[VL / 4])
                  _mm256_permute2f128_ps(q[0], q[1], 0x31));
 }
 
-static inline void v_prefetch(const void *p)
+/* Asks for the line at p, for now and for a little later. Always inlined: gcc takes a function that
+ * does nothing else for one without effect and drops its calls. */
+static inline __attribute__((always_inline)) void v_prefetch(const void *p)
 {
     _mm_prefetch((const char *)p, _MM_HINT_T0);
+}
+
+static inline __attribute__((always_inline)) void v_prefetch_far(const void *p)
+{
+    _mm_prefetch((const char *)p, _MM_HINT_T1);
 }
 
 #endif /* FOCI_SIMD_VEC_AVX2_H */

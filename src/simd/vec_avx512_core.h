@@ -233,9 +233,16 @@ static inline vec v_sum_lanes(const vec q[VL / 4])
     return v_add(_mm512_shuffle_f32x4(lo, hi, 0x88), _mm512_shuffle_f32x4(lo, hi, 0xDD));
 }
 
-static inline void v_prefetch(const void *p)
+/* Asks for the line at p, for now and for a little later. Always inlined: gcc takes a function that
+ * does nothing else for one without effect and drops its calls. */
+static inline __attribute__((always_inline)) void v_prefetch(const void *p)
 {
     _mm_prefetch((const char *)p, _MM_HINT_T0);
+}
+
+static inline __attribute__((always_inline)) void v_prefetch_far(const void *p)
+{
+    _mm_prefetch((const char *)p, _MM_HINT_T1);
 }
 
 #endif /* FOCI_SIMD_VEC_AVX512_CORE_H */

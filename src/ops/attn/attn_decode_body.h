@@ -10,9 +10,10 @@
 #include "ops/attn/attn_forward_body.h"
 
 enum {
-    SPLIT_KEYS = 512,
+    SPLIT_KEYS = 1024, /* fewer, and each piece's start, which nobody asked for, shows */
     STREAM_KEYS = NR, /* keys at a time */
-    ROW_SET = 4       /* rows whose sums stay in registers */
+    ROW_SET = 4,      /* rows whose sums stay in registers */
+    VALUE_SETS = VL == 16 ? 2 : 1 /* panels of columns likewise: 16 of 32 registers, 8 of 16 */
 };
 
 /* Rows of some key heads against entries [begin, end) of a list (NULL: positions). */
@@ -38,10 +39,17 @@ typedef struct split_call {
     int64_t partial_rows;
 } split_call;
 
+/* Where STREAM_KEYS keys and values lie, and which rows of k and v they are. */
+typedef struct stream_turn {
+    const char *k[STREAM_KEYS], *v[STREAM_KEYS];
+    int64_t row[STREAM_KEYS];
+} stream_turn;
+
 /* The streamed rows of one key head. */
 typedef struct stream {
     const fwd_call *call;
     int32_t rows;
+    int64_t k_bytes, v_bytes;    /* of one row of a key head */
     int64_t q_stride;            /* words of a query row, a multiple of VL */
     float *q;                    /* (STREAM_ROWS, q_stride) */
     float *o;                    /* (STREAM_ROWS, o_stride) */
@@ -49,6 +57,7 @@ typedef struct stream {
     float neg_max[STREAM_ROWS];
     bool is_fresh[STREAM_ROWS];
     int32_t lo[STREAM_ROWS], hi[STREAM_ROWS];
+    uint32_t seen[STREAM_ROWS];  /* bits of the keys at hand */
     uint64_t query_mask;         /* shared groups: of the one token, 0 elsewhere */
     float *s;                    /* (STREAM_ROWS, STREAM_KEYS) scores of the keys at hand */
     float *p;                    /* (STREAM_ROWS, STREAM_KEYS / PACK) and weights, packed words */
@@ -62,12 +71,21 @@ FOCI_INLINE vec whole_words(const char *row, int64_t at, const focal_dtype dtype
     return v_load_bf16((const uint16_t *)(const void *)(row + 2 * at));
 }
 
+/* Asks for a row (NULL: none) that the next turn reads. A line or two between the products: memory
+ * must never rest, and of a burst of requests most are dropped. (Loads that run ahead instead,
+ * and an order of loads that suits the hardware's own prefetching, reached half the speed.) */
+FOCI_INLINE void ask_for(const char *row, int64_t bytes)
+{
+    if (!row) return;
+    for (int64_t at = 0; at < bytes; at += 64) v_prefetch_far(row + at);
+}
+
 /* Scores of rows [first, first + count) against VL keys: lane n of scores[r], NR apart, is key n.
  * Four keys at a time, so that each is loaded once for all rows; is_even: rows are whole
  * vectors. */
 FOCI_INLINE void score_lanes(const stream *st, int32_t first, const int count,
-                             const char *const k[VL], float *scores, const focal_dtype dtype,
-                             const bool is_even)
+                             const char *const k[VL], const char *const next[VL], float *scores,
+                             const focal_dtype dtype, const bool is_even)
 {
     const int64_t D = st->call->a->D;
     const float *q = st->q + first * st->q_stride;
@@ -80,10 +98,11 @@ FOCI_INLINE void score_lanes(const stream *st, int32_t first, const int count,
 #pragma GCC unroll 4
             for (int n = 0; n < 4; n++) part[r][n] = v_zero();
         }
-        for (int64_t d = 0; d < D; d += VL * PACK) {
 #pragma GCC unroll 4
-            for (int n = 0; n < 4; n++) {
-                const char *key = k[4 * four + n];
+        for (int n = 0; n < 4; n++) {
+            const char *key = k[4 * four + n];
+            if (first == 0) ask_for(next[4 * four + n], st->k_bytes);
+            for (int64_t d = 0; d < D; d += VL * PACK) {
                 const vec x = is_even ? whole_words(key, d, dtype) : words_at(key, dtype, d, D);
 #pragma GCC unroll 4
                 for (int r = 0; r < count; r++)
@@ -98,34 +117,33 @@ FOCI_INLINE void score_lanes(const stream *st, int32_t first, const int count,
     for (int r = 0; r < count; r++) v_store(scores + r * STREAM_KEYS, v_sum_lanes(sums[r]));
 }
 
-/* The rows in sets, against STREAM_KEYS keys. */
-FOCI_INLINE void score_sets(stream *st, const char *const k[STREAM_KEYS], const focal_dtype dtype,
-                            const bool is_even)
+/* The rows in sets, against VL keys. */
+FOCI_INLINE void score_sets(const stream *st, const char *const k[VL], const char *const next[VL],
+                            float *scores, const focal_dtype dtype, const bool is_even)
 {
-    for (int half = 0; half < STREAM_KEYS; half += VL) {
-        int32_t first = 0, count = st->rows;
-        for (; count >= ROW_SET; count -= ROW_SET, first += ROW_SET)
-            score_lanes(st, first, ROW_SET, k + half, st->s + first * STREAM_KEYS + half, dtype,
-                        is_even);
-        float *to = st->s + first * STREAM_KEYS + half;
-        if (count == 3) score_lanes(st, first, 3, k + half, to, dtype, is_even);
-        if (count == 2) score_lanes(st, first, 2, k + half, to, dtype, is_even);
-        if (count == 1) score_lanes(st, first, 1, k + half, to, dtype, is_even);
-    }
+    int32_t first = 0, count = st->rows;
+    for (; count >= ROW_SET; count -= ROW_SET, first += ROW_SET)
+        score_lanes(st, first, ROW_SET, k, next, scores + first * STREAM_KEYS, dtype, is_even);
+    float *to = scores + first * STREAM_KEYS;
+    if (count == 3) score_lanes(st, first, 3, k, next, to, dtype, is_even);
+    if (count == 2) score_lanes(st, first, 2, k, next, to, dtype, is_even);
+    if (count == 1) score_lanes(st, first, 1, k, next, to, dtype, is_even);
 }
 
-/* The same, with what decides the inner loop known to the compiler. */
-static void stream_scores(stream *st, const char *const k[STREAM_KEYS])
+/* The same for keys [half, half + VL) of the turn, with what decides the inner loop known to the
+ * compiler. */
+static void stream_scores(const stream *st, const stream_turn *turn, const stream_turn *next, int half)
 {
     const focal_attn_args *a = st->call->a;
     const bool is_even = a->D % (VL * PACK) == 0;
+    float *to = st->s + half;
     if (a->dtype == FOCAL_F32) {
-        if (is_even) score_sets(st, k, FOCAL_F32, true);
-        else score_sets(st, k, FOCAL_F32, false);
+        if (is_even) score_sets(st, turn->k + half, next->k + half, to, FOCAL_F32, true);
+        else score_sets(st, turn->k + half, next->k + half, to, FOCAL_F32, false);
     } else if (is_even) {
-        score_sets(st, k, FOCAL_BF16, true);
+        score_sets(st, turn->k + half, next->k + half, to, FOCAL_BF16, true);
     } else {
-        score_sets(st, k, FOCAL_BF16, false);
+        score_sets(st, turn->k + half, next->k + half, to, FOCAL_BF16, false);
     }
 }
 
@@ -170,98 +188,81 @@ FOCI_INLINE void stream_weights(stream *st, int32_t row, uint32_t bits)
 /* o += weights x values for rows [first, first + count), count at most ROW_SET; is_even: rows are
  * whole pairs of vectors and none is missing. */
 FOCI_INLINE void stream_values(stream *st, int32_t first, const int count,
-                               const char *const v[STREAM_KEYS], int32_t keys,
+                               const char *const v[], const char *const next[],
+                               const float *weights, int32_t keys,
                                const focal_dtype dtype, const bool is_even)
 {
+    const int sets = is_even ? VALUE_SETS : 1; /* panels of columns at a time */
     const int64_t Dv = st->call->a->Dv, stride = st->call->o_stride;
     float *o = st->o + first * stride;
-    const float *p = st->p + first * (STREAM_KEYS / PACK);
-    for (int64_t column = 0; column < Dv; column += NR) {
-        vec acc[ROW_SET][2];
+    const float *p = weights + first * (STREAM_KEYS / PACK);
+    for (int64_t column = 0; column < Dv; column += sets * NR) {
+        vec acc[ROW_SET][2 * VALUE_SETS];
 #pragma GCC unroll 4
         for (int r = 0; r < count; r++) {
-            acc[r][0] = v_load(o + r * stride + column);
-            acc[r][1] = v_load(o + r * stride + column + VL);
+#pragma GCC unroll 4
+            for (int c = 0; c < 2 * sets; c++) acc[r][c] = v_load(o + r * stride + column + c * VL);
         }
         for (int32_t n = 0; n < keys; n += PACK) {
-            vec lo, hi;
-            if (is_even) {
-                lo = whole_words(v[n], column, dtype);
-                hi = whole_words(v[n + PACK - 1], column + (PACK == 1 ? VL : 0), dtype);
-            } else {
-                load_columns(v[n], v[n + PACK - 1], dtype, column, Dv, &lo, &hi);
+            if (first == 0 && column == 0) {
+                ask_for(next[n], st->v_bytes);
+                if (PACK == 2) ask_for(next[n + 1], st->v_bytes);
             }
-            v_zip(&lo, &hi);
+#pragma GCC unroll 2
+            for (int c = 0; c < sets; c++) {
+                const int64_t at = column + c * NR;
+                vec lo, hi;
+                if (is_even) {
+                    lo = whole_words(v[n], at, dtype);
+                    hi = whole_words(v[n + PACK - 1], at + (PACK == 1 ? VL : 0), dtype);
+                } else {
+                    load_columns(v[n], v[n + PACK - 1], dtype, at, Dv, &lo, &hi);
+                }
+                v_zip(&lo, &hi);
 #pragma GCC unroll 4
-            for (int r = 0; r < count; r++) {
-                const vec weight = v_set1(p[r * (STREAM_KEYS / PACK) + n / PACK]);
-                acc[r][0] = v_dot(acc[r][0], weight, lo);
-                acc[r][1] = v_dot(acc[r][1], weight, hi);
+                for (int r = 0; r < count; r++) {
+                    const vec weight = v_set1(p[r * (STREAM_KEYS / PACK) + n / PACK]);
+                    acc[r][2 * c] = v_dot(acc[r][2 * c], weight, lo);
+                    acc[r][2 * c + 1] = v_dot(acc[r][2 * c + 1], weight, hi);
+                }
             }
         }
 #pragma GCC unroll 4
         for (int r = 0; r < count; r++) {
-            v_store(o + r * stride + column, acc[r][0]);
-            v_store(o + r * stride + column + VL, acc[r][1]);
+#pragma GCC unroll 4
+            for (int c = 0; c < 2 * sets; c++) v_store(o + r * stride + column + c * VL, acc[r][c]);
         }
     }
 }
 
 /* Rows [first, first + count) in sets, with what decides the inner loop known to the compiler. */
 FOCI_INLINE void stream_sets(stream *st, int32_t first, int32_t count,
-                             const char *const v[STREAM_KEYS], int32_t keys,
+                             const char *const v[], const char *const next[],
+                             const float *weights, int32_t keys,
                              const focal_dtype dtype, const bool is_even)
 {
     for (; count >= ROW_SET; count -= ROW_SET, first += ROW_SET)
-        stream_values(st, first, ROW_SET, v, keys, dtype, is_even);
-    if (count == 3) stream_values(st, first, 3, v, keys, dtype, is_even);
-    if (count == 2) stream_values(st, first, 2, v, keys, dtype, is_even);
-    if (count == 1) stream_values(st, first, 1, v, keys, dtype, is_even);
+        stream_values(st, first, ROW_SET, v, next, weights, keys, dtype, is_even);
+    if (count == 3) stream_values(st, first, 3, v, next, weights, keys, dtype, is_even);
+    if (count == 2) stream_values(st, first, 2, v, next, weights, keys, dtype, is_even);
+    if (count == 1) stream_values(st, first, 1, v, next, weights, keys, dtype, is_even);
 }
 
-static void stream_value_rows(stream *st, int32_t first, int32_t count,
-                              const char *const v[STREAM_KEYS], int32_t keys, bool is_whole)
+/* `keys` keys of the turn from `half` on; is_whole: no value is missing. */
+static void stream_value_rows(stream *st, int32_t first, int32_t count, const char *const v[],
+                              const char *const next[], int half, int32_t keys, bool is_whole)
 {
-    const bool is_even = is_whole && st->call->a->Dv % NR == 0 && keys % PACK == 0;
+    const bool is_even = is_whole && st->call->a->Dv % (VALUE_SETS * NR) == 0 && keys % PACK == 0;
+    const float *weights = st->p + half / PACK;
     if (st->call->a->dtype == FOCAL_F32) {
-        if (is_even) stream_sets(st, first, count, v, keys, FOCAL_F32, true);
-        else stream_sets(st, first, count, v, keys, FOCAL_F32, false);
+        if (is_even) stream_sets(st, first, count, v, next, weights, keys, FOCAL_F32, true);
+        else stream_sets(st, first, count, v, next, weights, keys, FOCAL_F32, false);
     } else if (is_even) {
-        stream_sets(st, first, count, v, keys, FOCAL_BF16, true);
+        stream_sets(st, first, count, v, next, weights, keys, FOCAL_BF16, true);
     } else {
-        stream_sets(st, first, count, v, keys, FOCAL_BF16, false);
+        stream_sets(st, first, count, v, next, weights, keys, FOCAL_BF16, false);
     }
 }
-
-/* STREAM_KEYS keys, or the last few: count of them, entries from `entry` on. */
-static void stream_keys(stream *st, int32_t entry, int32_t count, const char *const k[STREAM_KEYS],
-                        const char *const v[STREAM_KEYS], uint32_t met)
-{
-    const uint32_t all = interval_bits(0, 0, count) & ~met;
-    bool is_whole = met == 0;
-    stream_scores(st, k);
-    for (int32_t row = 0; row < st->rows; row++) {
-        const uint32_t bits = interval_bits(entry, st->lo[row], st->hi[row]) & all;
-        is_whole &= bits == all;
-        stream_weights(st, row, bits);
-    }
-    if (is_whole) {
-        stream_value_rows(st, 0, st->rows, v, count, true);
-        return;
-    }
-    for (int32_t row = 0; row < st->rows; row++) { /* a row must not meet what it does not see */
-        const uint32_t bits = interval_bits(entry, st->lo[row], st->hi[row]) & all;
-        const char *seen[STREAM_KEYS];
-        for (int n = 0; n < STREAM_KEYS; n++) seen[n] = (bits >> n & 1U) != 0 ? v[n] : NULL;
-        stream_value_rows(st, row, 1, seen, count, false);
-    }
-}
-
-/* Where STREAM_KEYS keys and values lie, and which rows of k and v they are. */
-typedef struct stream_turn {
-    const char *k[STREAM_KEYS], *v[STREAM_KEYS];
-    int64_t row[STREAM_KEYS];
-} stream_turn;
 
 /* What a piece reads: its rows, and the list that names them. */
 typedef struct stream_source {
@@ -269,20 +270,25 @@ typedef struct stream_source {
     const split_item *item;
     const focal_keys *keys;
     int32_t router;
-    int64_t k_bytes, v_bytes; /* of one row */
 } stream_source;
 
-/* Finds the keys from `entry` on, up to STREAM_KEYS; scattered ones are asked for now, so that
- * they are there when their turn comes. */
+/* True when the entries are positions and these are rows of one block. */
+static bool lies_in_order(const stream_source *source)
+{
+    return !source->item->list && !source->k_rows.pages &&
+           !(source->keys && source->keys->position_row);
+}
+
+/* Finds the keys from `entry` on, up to STREAM_KEYS; NULL past the last. */
 static void find_keys(const stream_source *source, int32_t entry, stream_turn *turn)
 {
     const split_item *item = source->item;
-    const int32_t count = (int32_t)foci_min64(item->end - entry, STREAM_KEYS);
-    if (!item->list && !source->k_rows.pages && !(source->keys && source->keys->position_row)) {
-        const char *k = foci_row(&source->k_rows, entry), *v = foci_row(&source->v_rows, entry);
+    const int32_t count = (int32_t)foci_max64(foci_min64(item->end - entry, STREAM_KEYS), 0);
+    for (int32_t n = count; n < STREAM_KEYS; n++) turn->k[n] = turn->v[n] = NULL;
+    if (lies_in_order(source)) {
         for (int32_t n = 0; n < count; n++) {
-            turn->k[n] = k + n * source->k_rows.row_bytes;
-            turn->v[n] = v + n * source->v_rows.row_bytes;
+            turn->k[n] = foci_row(&source->k_rows, entry) + n * source->k_rows.row_bytes;
+            turn->v[n] = foci_row(&source->v_rows, entry) + n * source->v_rows.row_bytes;
         }
         return;
     }
@@ -291,8 +297,6 @@ static void find_keys(const stream_source *source, int32_t entry, stream_turn *t
                                   : foci_position_row(source->keys, source->router, entry + n);
         turn->k[n] = foci_row(&source->k_rows, turn->row[n]);
         turn->v[n] = foci_row(&source->v_rows, turn->row[n]);
-        for (int64_t at = 0; at < source->k_bytes; at += 64) v_prefetch(turn->k[n] + at);
-        for (int64_t at = 0; at < source->v_bytes; at += 64) v_prefetch(turn->v[n] + at);
     }
 }
 
@@ -310,26 +314,67 @@ static uint32_t met_before(const stream *st, const stream_source *source, const 
     return met;
 }
 
-/* Rows of the item's key heads through its entries: all heads for some keys, then the next keys,
- * so that memory is read from front to back. */
+/* Weights of all rows for the turn's keys, `count` of them from `entry` on, less those that were
+ * met before. Returns whether every row sees every key. */
+static bool stream_turn_weights(stream *st, int32_t entry, int32_t count, uint32_t met)
+{
+    const uint32_t all = interval_bits(0, 0, count) & ~met;
+    bool is_whole = met == 0;
+    for (int32_t row = 0; row < st->rows; row++) {
+        const uint32_t bits = interval_bits(entry, st->lo[row], st->hi[row]) & all;
+        is_whole &= bits == all;
+        st->seen[row] = bits;
+        stream_weights(st, row, bits);
+    }
+    return is_whole;
+}
+
+/* Values of the turn from `half` on, VL of them or the last few. */
+static void stream_half(stream *st, const stream_turn *turn, const stream_turn *next, int half,
+                        int32_t count, bool is_whole)
+{
+    const int32_t keys = (int32_t)foci_min64(count - half, VL);
+    if (keys <= 0) return;
+    if (is_whole) {
+        stream_value_rows(st, 0, st->rows, turn->v + half, next->v + half, half, keys, true);
+        return;
+    }
+    for (int32_t row = 0; row < st->rows; row++) { /* a row must not meet what it does not see */
+        const char *seen[VL];
+        for (int n = 0; n < VL; n++)
+            seen[n] = (st->seen[row] >> (half + n) & 1U) != 0 ? turn->v[half + n] : NULL;
+        stream_value_rows(st, row, 1, seen, next->v + half, half, keys, false);
+    }
+}
+
+/* Rows of the item's key heads through its entries: VL keys of one head, then of the next. */
 static void stream_item(const split_item *item, const stream_source *sources, stream *streams)
 {
     stream_turn turns[2][STREAM_HEADS];
-    for (int32_t h = 0; h < item->heads; h++) find_keys(&sources[h], item->begin, &turns[0][h]);
-    for (int32_t entry = item->begin, n = 0; entry < item->end; entry += STREAM_KEYS, n ^= 1) {
-        const int32_t next = entry + STREAM_KEYS;
-        for (int32_t h = 0; next < item->end && h < item->heads; h++)
-            find_keys(&sources[h], next, &turns[n ^ 1][h]);
-        const int32_t count = (int32_t)foci_min64(item->end - entry, STREAM_KEYS);
-        for (int32_t h = 0; h < item->heads; h++) {
-            stream_turn *turn = &turns[n][h];
-            for (int32_t m = count; m < STREAM_KEYS; m++) { /* not seen: any key, no value */
-                turn->k[m] = turn->k[0];
-                turn->v[m] = NULL;
-            }
-            const uint32_t met = met_before(&streams[h], &sources[h], turn, count);
-            stream_keys(&streams[h], entry, count, turn->k, turn->v, met);
+    for (int32_t h = 0; h < item->heads; h++) {
+        find_keys(&sources[h], item->begin, &turns[0][h]);
+        for (int n = 0; n < STREAM_KEYS; n++) {
+            ask_for(turns[0][h].k[n], streams[h].k_bytes);
+            ask_for(turns[0][h].v[n], streams[h].v_bytes);
         }
+    }
+    for (int32_t entry = item->begin, n = 0; entry < item->end; entry += STREAM_KEYS, n ^= 1) {
+        const int32_t count = (int32_t)foci_min64(item->end - entry, STREAM_KEYS);
+        stream_turn *turn = turns[n], *next = turns[n ^ 1];
+        bool is_whole[STREAM_HEADS];
+        for (int32_t h = 0; h < item->heads; h++) {
+            find_keys(&sources[h], entry + STREAM_KEYS, &next[h]);
+            for (int32_t m = count; m < STREAM_KEYS; m++) turn[h].k[m] = turn[h].k[0]; /* not seen */
+        }
+        for (int half = 0; half < STREAM_KEYS; half += VL)
+            for (int32_t h = 0; h < item->heads; h++)
+                stream_scores(&streams[h], &turn[h], &next[h], half);
+        for (int32_t h = 0; h < item->heads; h++)
+            is_whole[h] = stream_turn_weights(&streams[h], entry, count,
+                                              met_before(&streams[h], &sources[h], &turn[h], count));
+        for (int half = 0; half < STREAM_KEYS; half += VL)
+            for (int32_t h = 0; h < item->heads; h++)
+                stream_half(&streams[h], &turn[h], &next[h], half, count, is_whole[h]);
     }
 }
 
@@ -381,12 +426,15 @@ static void begin_stream(const split_call *split, const split_item *item, int32_
     const focal_attn_args *a = call->a;
     const fwd_item block = {item->seq, g, item->token, item->tokens, 0};
     const focal_keys *keys = a->seqs[item->seq].keys;
+    const int64_t size = (int64_t)focal_dtype_bytes(a->dtype);
     *st = (stream){.call = call, .rows = item->tokens * call->group};
+    st->k_bytes = a->D * size;
+    st->v_bytes = a->Dv * size;
     st->q_stride = foci_round_up(call->q_words, VL);
     st->q = s->q + h * st->rows * st->q_stride;
     st->o = s->o + h * st->rows * call->o_stride;
-    st->s = s->weights;
-    st->p = s->weights + STREAM_ROWS * STREAM_KEYS;
+    st->s = s->weights + h * 2 * st->rows * STREAM_KEYS;
+    st->p = st->s + st->rows * STREAM_KEYS;
     memset(st->q, 0, (size_t)(st->rows * st->q_stride) * sizeof *st->q);
     memset(st->o, 0, (size_t)(st->rows * call->o_stride) * sizeof *st->o);
     for (int32_t n = 0; n < st->rows; n++) {
@@ -407,18 +455,15 @@ static void split_streamed(const split_call *split, const split_item *item, cons
     const fwd_call *call = split->fwd;
     const focal_attn_args *a = call->a;
     const focal_attn_seq *seq = &a->seqs[item->seq];
-    const int64_t size = (int64_t)focal_dtype_bytes(a->dtype);
     stream streams[STREAM_HEADS];
-    stream_source sources[STREAM_HEADS];
+    stream_source sources[STREAM_HEADS] = {0};
     for (int32_t h = 0; h < item->heads; h++) {
         const int32_t g = item->g + h;
         begin_stream(split, item, g, s, h, &streams[h]);
         sources[h] = (stream_source){.k_rows = foci_attn_k_rows(a, seq, g),
                                      .v_rows = foci_attn_v_rows(a, seq, g),
                                      .item = item,
-                                     .keys = seq->keys,
-                                     .k_bytes = a->D * size,
-                                     .v_bytes = a->Dv * size};
+                                     .keys = seq->keys};
         if (seq->keys) sources[h].router = foci_router_of(seq->keys->routers, g);
     }
     stream_item(item, sources, streams);

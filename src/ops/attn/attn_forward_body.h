@@ -33,7 +33,9 @@ enum {
     PACK_CHUNK = 8,   /* panels a packing item */
     SPLIT_TOKENS = 16, /* up to so many queries the keys are split instead */
     STREAM_ROWS = 16,  /* up to so many rows keys are then streamed, above they are packed */
-    STREAM_HEADS = 4   /* key heads streamed side by side */
+    STREAM_HEADS = 4,  /* key heads streamed side by side */
+    STREAM_WORDS = STREAM_HEADS * STREAM_ROWS * NR * (VL / 4 + 1), /* their scores and weights */
+    WEIGHT_WORDS = TILE_ROWS * P_STRIDE > STREAM_WORDS ? TILE_ROWS * P_STRIDE : STREAM_WORDS
 };
 
 static const float log2_e = 1.44269504F;
@@ -438,7 +440,7 @@ typedef struct fwd_item {
 
 /* One thread's memory; the sizes are in block_layout(). */
 typedef struct fwd_scratch {
-    float *weights;      /* (TILE_ROWS, P_STRIDE) */
+    float *weights;      /* (TILE_ROWS, P_STRIDE), or of the streamed heads */
     float *panels;       /* (RUN_PANELS, panel_words) */
     float *q;            /* (rows, q_words), or of one tile with groups */
     float *o;            /* (rows, o_stride) */
@@ -468,7 +470,7 @@ static int64_t lay_out(const fwd_call *call, int64_t rows, bool has_groups, char
 {
     bump b = {base, 0};
     rows = foci_round_up(rows, TILE_ROWS);
-    s->weights = bump_take(&b, TILE_ROWS * P_STRIDE, sizeof(float));
+    s->weights = bump_take(&b, WEIGHT_WORDS, sizeof(float));
     s->panels = bump_take(&b, RUN_PANELS * call->panel_words, sizeof(float));
     s->q = bump_take(&b, rows * foci_round_up(call->q_words, VL), sizeof(float));
     s->o = bump_take(&b, rows * call->o_stride, sizeof(float));
