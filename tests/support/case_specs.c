@@ -154,8 +154,11 @@ const attn_spec attn_gate_specs[] = {
     {.H = 6, .G = 2, .D = 16, .has_window = true, .window = 5, .sinks = 4, .K = 16, .top = 2, .gate =
      FOCAL_GATE_STRAIGHT, .groups = GROUPS_RANDOM, .has_one_router = true, .seq_count = 3, .lengths =
      {{120, 130}, {1, 90}, {65, 65}}, .dtype = FOCAL_BF16},
-    {.T = 90, .S = 500, .H = 3, .G = 1, .D = 32, .has_window = true, .window = 5, .sinks = 4, .K = 16,
+    /* so many keys that a block of them has several sub-blocks */
+    {.T = 40, .S = 1700, .H = 3, .G = 1, .D = 16, .has_window = true, .window = 5, .sinks = 4, .K = 16,
      .gate = FOCAL_GATE_PAPER},
+    {.T = 40, .S = 1700, .H = 3, .G = 1, .D = 16, .has_window = true, .window = 5, .sinks = 4, .K = 16,
+     .top = 2, .gate = FOCAL_GATE_STRAIGHT, .groups = GROUPS_RANDOM},
 };
 /* clang-format on */
 const size_t attn_gate_spec_count = FOCAL_COUNT(attn_gate_specs);
