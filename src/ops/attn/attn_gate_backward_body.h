@@ -64,7 +64,7 @@ static void gate_lay_out(const gate_call *call, bump *b, gate_block *s)
     s->gk_t = bump_take(b, call->t_rows * KEY_BLOCK, f);
     s->gq_t = bump_take(b, (int64_t)QUERY_TILE * call->gate->K, f);
     s->gq_c = bump_take(b, QUERY_TILE * call->stride, f);
-    s->dm = bump_take(b, QUERY_PANELS * SUB_KEYS * NR, f);
+    s->dm = bump_take(b, (int64_t)QUERY_TILE * SUB_KEYS, f);
     s->dgk = bump_take(b, KEY_BLOCK * call->stride, f);
     s->dgq_t = bump_take(b, QUERY_TILE * call->t_rows, f);
     s->key_mask = bump_take(b, KEY_BLOCK, sizeof(uint64_t));
@@ -91,8 +91,7 @@ static void gate_pack_block(const gate_call *call, const focal_attn_seq *seq, in
     }
 }
 
-/* The same of a tile of query rows, (token, head) with `group` heads a token; place is
- * q_row * H + h of each. */
+/* The same of a tile of query rows; place is q_row * H + h of each. */
 static void gate_pack_queries(const gate_call *call, const focal_attn_seq *seq, int32_t g,
                               const int64_t *place, int32_t rows, const gate_block *s,
                               gate_queries *tile)
@@ -112,7 +111,7 @@ static void gate_pack_queries(const gate_call *call, const focal_attn_seq *seq, 
         gq[n] = (const char *)gate_query(call->gate, q_row, g);
     }
     for (int32_t p = 0; p * NR < rows; p++) { /* both ends do not descend */
-        tile->lo_min[p] = tile->lo[p * NR];
+        tile->lo_min[p] = tile->lo[(int64_t)p * NR];
         tile->hi_max[p] = tile->hi[foci_min64(rows, (int64_t)(p + 1) * NR) - 1];
         pack_transposed(s->gq_t + p * K * NR, gq + (int64_t)p * NR, FOCAL_F32, K);
     }
@@ -176,7 +175,7 @@ static inline void gate_hide(const gate_pairs *pairs, float *p)
     for (int r = 0; r < MR; r++)
         for (int n = 0; n < 2; n++)
             if (pairs->hidden[r][n] != 0) {
-                float *at = p + r * NR + n * VL;
+                float *at = p + (int64_t)r * NR + (int64_t)n * VL;
                 v_store(at, v_select(pairs->hidden[r][n], v_zero(), v_load(at)));
             }
 }
@@ -200,12 +199,12 @@ static __attribute__((noinline)) void gate_gradients(const gate_call *call, cons
 
 static float *gate_dm(const gate_block *s, int32_t strip, int32_t panel)
 {
-    return s->dm + ((int64_t)panel * SUB_KEYS + strip * MR) * NR;
+    return s->dm + ((int64_t)panel * SUB_KEYS + (int64_t)strip * MR) * NR;
 }
 
 static void gate_clear(const gate_block *s, int32_t strip, int32_t panel)
 {
-    memset(gate_dm(s, strip, panel), 0, MR * NR * sizeof(float));
+    memset(gate_dm(s, strip, panel), 0, sizeof(float) * MR * NR);
 }
 
 /* dgk of a strip += dm x memberships of the queries of the panels [from, to) (3.5.6). */
@@ -220,7 +219,7 @@ static void gate_add_dgk(const gate_call *call, const gate_block *s, int32_t sub
 static void gate_add_dgq(const gate_call *call, const gate_block *s, int32_t sub, int32_t panel,
                          int32_t from, int32_t to)
 {
-    const float *left = s->gk_t + sub + from * MR;
+    const float *left = s->gk_t + sub + (int64_t)from * MR;
     for (int64_t c = 0; c < call->t_rows; c += MR) {
         float *sums = s->dgq_t + (panel * call->t_rows + c) * NR;
         vec acc[MR][2];

@@ -92,9 +92,9 @@ static __attribute__((noinline)) void gate_scores(const focal_attn_gate *gate,
         const uint32_t bits = interval_bits(key, rows->lo[first + r], rows->hi[first + r]);
         if (bits == 0) continue;
         for (int n = 0; n < 2; n++) {
-            const vec x = v_load(s + r * NR + n * VL);
-            v_store(s + r * NR + n * VL,
-                    v_select(bits >> n * VL, gated_logit(gate, x, m[r][n]), x));
+            float *at = s + (int64_t)r * NR + (int64_t)n * VL;
+            const vec x = v_load(at);
+            v_store(at, v_select(bits >> n * VL, gated_logit(gate, x, m[r][n]), x));
         }
     }
 }
