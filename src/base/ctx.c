@@ -350,8 +350,12 @@ void foci_scratch_free(focal_ctx *ctx, void *block)
 void focal_ctx_trim(focal_ctx *ctx)
 {
     for (int n = 0; n < KEPT_BLOCKS; n++) {
-        if (ctx->kept[n]) give_block(ctx, ctx->kept[n]);
+        /* Work items that find no memory trim too: a block must leave the list only once. */
+        pthread_mutex_lock(&ctx->lock);
+        void *block = ctx->kept[n];
         ctx->kept[n] = NULL;
+        pthread_mutex_unlock(&ctx->lock);
+        if (block) give_block(ctx, block);
     }
 }
 

@@ -156,6 +156,26 @@ static inline vec v_exp(vec x)
     return v_exp2_sum(y, _mm256_and_ps(lost, _mm256_cmp_ps(lost, lost, _CMP_ORD_Q)));
 }
 
+static inline vec v_log(vec x)
+{
+    const __m256i bits = _mm256_castps_si256(x), least = _mm256_set1_epi32(0x3F3504F3);
+    const __m256i n = _mm256_srai_epi32(_mm256_sub_epi32(bits, least), 23);
+    const vec rest = _mm256_castsi256_ps(_mm256_sub_epi32(bits, _mm256_slli_epi32(n, 23)));
+    const vec f = v_sub(rest, v_set1(1.0F)), f2 = v_mul(f, f), power = _mm256_cvtepi32_ps(n);
+    vec p = v_set1(7.0376836292e-2F);
+    p = v_fma(p, f, v_set1(-1.1514610310e-1F));
+    p = v_fma(p, f, v_set1(1.1676998740e-1F));
+    p = v_fma(p, f, v_set1(-1.2420140846e-1F));
+    p = v_fma(p, f, v_set1(1.4249322787e-1F));
+    p = v_fma(p, f, v_set1(-1.6668057665e-1F));
+    p = v_fma(p, f, v_set1(2.0000714765e-1F));
+    p = v_fma(p, f, v_set1(-2.4999993993e-1F));
+    p = v_fma(p, f, v_set1(3.3333331174e-1F));
+    p = v_fma(power, v_set1(-2.12194440e-4F), v_mul(v_mul(p, f), f2));
+    p = v_add(f, v_fma(f2, v_set1(-0.5F), p));
+    return v_fma(power, v_set1(0.693359375F), p);
+}
+
 static inline void v_store_packed(float *p, vec lo, vec hi)
 {
     v_store(p, lo);

@@ -143,6 +143,29 @@ static inline vec v_exp(vec x)
     return _mm512_scalef_ps(v_exp2_fraction(_mm512_mask_add_ps(f, is_finite, f, lost)), y);
 }
 
+/* ln x of a positive, finite, normal x: x = 2^n (1 + f) with 1 + f in [sqrt 1/2, sqrt 2), Cephes'
+ * polynomial in f, and ln 2 in two parts. Relative error at most 8.2e-8 (on all floats from 1e-6 to
+ * 64). */
+static inline vec v_log(vec x)
+{
+    const __m512i bits = _mm512_castps_si512(x), least = _mm512_set1_epi32(0x3F3504F3);
+    const __m512i n = _mm512_srai_epi32(_mm512_sub_epi32(bits, least), 23);
+    const vec rest = _mm512_castsi512_ps(_mm512_sub_epi32(bits, _mm512_slli_epi32(n, 23)));
+    const vec f = v_sub(rest, v_set1(1.0F)), f2 = v_mul(f, f), power = _mm512_cvtepi32_ps(n);
+    vec p = v_set1(7.0376836292e-2F);
+    p = v_fma(p, f, v_set1(-1.1514610310e-1F));
+    p = v_fma(p, f, v_set1(1.1676998740e-1F));
+    p = v_fma(p, f, v_set1(-1.2420140846e-1F));
+    p = v_fma(p, f, v_set1(1.4249322787e-1F));
+    p = v_fma(p, f, v_set1(-1.6668057665e-1F));
+    p = v_fma(p, f, v_set1(2.0000714765e-1F));
+    p = v_fma(p, f, v_set1(-2.4999993993e-1F));
+    p = v_fma(p, f, v_set1(3.3333331174e-1F));
+    p = v_fma(power, v_set1(-2.12194440e-4F), v_mul(v_mul(p, f), f2));
+    p = v_add(f, v_fma(f2, v_set1(-0.5F), p));
+    return v_fma(power, v_set1(0.693359375F), p);
+}
+
 /* The first `count` (1 .. VL) floats, zeros behind them; reads no further. */
 static inline vec v_load_some(const float *p, int64_t count)
 {

@@ -129,6 +129,36 @@ const attn_spec attn_gate_specs[] = {
      16, .top = 2, .gate = FOCAL_GATE_STRAIGHT, .groups = GROUPS_RANDOM},
     {.T = 300, .S = 300, .H = 2, .G = 1, .D = 64, .has_window = true, .window = 64, .sinks = 4, .K =
      16, .gate = FOCAL_GATE_LOG},
+    /* across tiles: rows of queries, runs and blocks of keys, panels of groups */
+    {.T = 300, .S = 300, .H = 5, .G = 5, .D = 24, .Dv = 40, .has_window = true, .window = 0, .K = 2,
+     .gate = FOCAL_GATE_PAPER, .has_one_router = true, .rows = ROWS_ODD},
+    {.T = 257, .S = 257, .H = 9, .G = 3, .D = 16, .has_window = true, .window = 128, .sinks = 4, .K =
+     64, .gate = FOCAL_GATE_PAPER, .softcap = 6.0F, .heat = 3.0F},
+    {.T = 250, .S = 300, .H = 5, .G = 5, .D = 17, .has_window = true, .window = 5, .sinks = 4, .K = 3,
+     .gate = FOCAL_GATE_LOG, .has_one_router = true, .heat = 4.0F},
+    {.T = 200, .S = 200, .H = 9, .G = 3, .D = 64, .Dv = 33, .has_window = true, .window = 128, .K =
+     1, .gate = FOCAL_GATE_LOG, .dtype = FOCAL_BF16, .rows = ROWS_TOGETHER},
+    {.T = 300, .S = 300, .H = 5, .G = 5, .D = 24, .has_window = true, .window = 5, .sinks = 4, .K =
+     64, .top = 3, .gate = FOCAL_GATE_STRAIGHT, .groups = GROUPS_RANDOM, .softcap = 8.0F, .heat =
+     5.0F},
+    {.T = 290, .S = 300, .H = 9, .G = 3, .D = 16, .Dv = 8, .has_window = true, .window = 0, .K = 3,
+     .top = 1, .gate = FOCAL_GATE_STRAIGHT, .groups = GROUPS_HALF, .has_one_router = true, .rows =
+     ROWS_ODD, .dtype = FOCAL_BF16},
+    {.T = 200, .S = 200, .H = 4, .G = 1, .D = 32, .has_window = true, .window = 128, .sinks = 4, .K =
+     2, .top = 1, .gate = FOCAL_GATE_STRAIGHT, .groups = GROUPS_RANDOM, .mode = FOCAL_SHARED},
+    {.T = 8, .S = 3, .H = 2, .G = 1, .D = 16, .has_window = true, .window = 1, .K = 2, .gate =
+     FOCAL_GATE_PAPER},
+    {.H = 6, .G = 2, .D = 16, .has_window = true, .window = 5, .sinks = 4, .K = 16, .gate =
+     FOCAL_GATE_LOG, .has_one_router = true, .seq_count = 4, .lengths = {{120, 130}, {1, 90}, {7, 7},
+     {65, 65}}, .rows = ROWS_ODD},
+    {.H = 6, .G = 2, .D = 16, .has_window = true, .window = 5, .sinks = 4, .K = 16, .top = 2, .gate =
+     FOCAL_GATE_STRAIGHT, .groups = GROUPS_RANDOM, .has_one_router = true, .seq_count = 3, .lengths =
+     {{120, 130}, {1, 90}, {65, 65}}, .dtype = FOCAL_BF16},
+    /* so many keys that a block of them has several sub-blocks */
+    {.T = 40, .S = 1700, .H = 3, .G = 1, .D = 16, .has_window = true, .window = 5, .sinks = 4, .K = 16,
+     .gate = FOCAL_GATE_PAPER},
+    {.T = 40, .S = 1700, .H = 3, .G = 1, .D = 16, .has_window = true, .window = 5, .sinks = 4, .K = 16,
+     .top = 2, .gate = FOCAL_GATE_STRAIGHT, .groups = GROUPS_RANDOM},
 };
 /* clang-format on */
 const size_t attn_gate_spec_count = FOCAL_COUNT(attn_gate_specs);

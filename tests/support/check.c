@@ -270,6 +270,14 @@ void note_ran(const char *operation, const char *kernel)
     notes[note_count++].count = 1;
 }
 
+void note_without(const char *operation, const char *kernel)
+{
+    assert_true(note_count < MAX_NOTES);
+    notes[note_count].operation = operation;
+    notes[note_count].kernel = kernel;
+    notes[note_count++].count = 0;
+}
+
 static bool has_run(const char *operation, const char *kernel, size_t length)
 {
     for (int n = 0; n < note_count; n++)

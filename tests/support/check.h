@@ -88,6 +88,8 @@ void assert_status(focal_ctx *ctx, focal_status got, focal_status expected);
  * environment's FOCAL_TEST_REQUIRE lists, separated by commas: a skipped kernel cannot look
  * green. */
 void note_ran(const char *operation, const char *kernel);
+/* The operation has no such kernel: the environment may list it all the same. */
+void note_without(const char *operation, const char *kernel);
 void assert_ran(const char *operation, const char *kernel);
 /* The first required kernel that did not run, or NULL. */
 const char *missing_kernel(const char *operation, const char *kernel, const char *required);

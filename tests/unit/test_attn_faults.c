@@ -23,6 +23,8 @@ static const attn_spec specs[] = {
      .groups = GROUPS_RANDOM, .gate = FOCAL_GATE_STRAIGHT},
     {.T = 60, .S = 60, .H = 4, .G = 2, .D = 16, .has_window = true, .window = 6, .K = 4, .gate =
      FOCAL_GATE_LOG},
+    {.T = 60, .S = 60, .H = 4, .G = 2, .D = 16, .has_window = true, .window = 6, .K = 4, .gate =
+     FOCAL_GATE_PAPER, .has_one_router = true, .dtype = FOCAL_BF16},
     {.H = 4, .G = 2, .D = 32, .seq_count = 3, .page_rows = 16, .lengths = {{1, 200}, {60, 60}, {4,
      90}}},
 };

@@ -26,6 +26,13 @@ static const attn_spec specs[] = {
      .has_one_router = true},
     {.T = 200, .S = 200, .H = 4, .G = 2, .D = 32, .has_window = true, .window = 30, .sinks = 4, .K =
      8, .gate = FOCAL_GATE_LOG, .has_one_router = true},
+    {.T = 500, .S = 500, .H = 10, .G = 2, .D = 16, .has_window = true, .window = 5, .K = 8, .gate =
+     FOCAL_GATE_LOG, .has_one_router = true},
+    {.T = 500, .S = 500, .H = 10, .G = 2, .D = 16, .has_window = true, .window = 5, .sinks = 2, .K =
+     8, .gate = FOCAL_GATE_PAPER, .dtype = FOCAL_BF16},
+    {.H = 5, .G = 1, .D = 16, .has_window = true, .window = 5, .K = 8, .top = 2, .groups =
+     GROUPS_RANDOM, .gate = FOCAL_GATE_STRAIGHT, .seq_count = 3, .lengths = {{300, 450}, {3, 90},
+     {130, 130}}},
     {.H = 4, .G = 2, .D = 32, .seq_count = 4, .lengths = {{1, 900}, {200, 200}, {3, 3}, {16, 400}}},
 };
 /* clang-format on */

@@ -7,7 +7,8 @@
 
 bool foci_attn_avx512_can(const focal_ctx *ctx, const focal_attn_args *args)
 {
-    return foci_on_host(ctx) && foci_has(ctx, FOCI_AVX512) && !args->gate;
+    (void)args;
+    return foci_on_host(ctx) && foci_has(ctx, FOCI_AVX512);
 }
 
 focal_status foci_attn_avx512_forward(focal_ctx *ctx, const focal_attn_args *args)

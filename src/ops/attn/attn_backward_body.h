@@ -14,13 +14,9 @@
 #include <stdatomic.h>
 
 #include "ops/attn/attn_forward_body.h"
+#include "ops/attn/attn_gate_backward_body.h"
 
 enum {
-    QUERY_TILE = 96, /* rows at a time */
-    QUERY_PANELS = QUERY_TILE / NR,
-    SUB_KEYS = 96, /* keys between two passes of the three products */
-    SUB_STRIPS = SUB_KEYS / MR,
-    KEY_BLOCK = 384,
     PART_LOCAL = -2, /* the window, or all keys before the query */
     PART_SINKS = -1, /* from 0 on: that group */
     NOT_STARTED = INT32_MAX
@@ -50,6 +46,7 @@ typedef struct bwd_call {
                                        and dk and dv too */
     char *scratch;
     int64_t scratch_bytes;
+    gate_call gate;
 } bwd_call;
 
 /* One thread's memory for an item. */
@@ -65,6 +62,7 @@ typedef struct bwd_scratch {
     float *columns;       /* one panel of columns on its way to kt */
     uint64_t *key_mask;   /* (KEY_BLOCK) memberships below the group, shared groups only */
     bool has_odd_k;
+    gate_block gate;
 } bwd_scratch;
 
 /* The query rows of a tile. */
@@ -77,7 +75,14 @@ typedef struct query_tile {
     float lse[QUERY_TILE], delta[QUERY_TILE];
     uint64_t mask[QUERY_TILE];
     strip_bounds bounds[QUERY_PANELS];
+    gate_queries gate;
 } query_tile;
+
+/* Memberships are packed as words of one float: other dialects take no gates. */
+static inline bool is_gated(const bwd_call *call)
+{
+    return PACK == 1 && call->gate.gate != NULL;
+}
 
 /* The queries of a part, as a list. */
 typedef struct part_view {
@@ -112,7 +117,8 @@ static int32_t part_token(const part_view *view, int32_t n)
     return view->query ? view->query[n] : n;
 }
 
-/* The entries [lo, hi) that the part's n-th query sees; both ends do not descend with n. */
+/* The entries [lo, hi) that the part's n-th query sees; both ends do not descend with n. With a
+ * gate one part holds every causal key. */
 static void part_interval(const part_view *view, int32_t n, int32_t *lo, int32_t *hi)
 {
     if (view->query) {
@@ -121,8 +127,8 @@ static void part_interval(const part_view *view, int32_t n, int32_t *lo, int32_t
         return;
     }
     const foci_local local = foci_attn_local(view->a, view->seq, n);
-    *lo = view->part == PART_SINKS ? 0 : local.lo;
-    *hi = view->part == PART_SINKS ? local.sink_hi : local.hi;
+    *lo = view->part == PART_SINKS || view->a->gate ? 0 : local.lo;
+    *hi = view->part == PART_LOCAL ? local.hi : view->a->gate ? 0 : local.sink_hi;
 }
 
 /* How many entries the part has. */
@@ -168,6 +174,7 @@ static int64_t lay_out_backward(const bwd_call *call, char *base, bwd_scratch *s
     s->columns = bump_take(&b, k_panels * (NR / PACK) * NR, f);
     s->key_mask = bump_take(&b, KEY_BLOCK, sizeof(uint64_t));
     s->has_odd_k = false;
+    gate_lay_out(&call->gate, &b, &s->gate);
     return b.used;
 }
 
@@ -258,6 +265,9 @@ static void pack_queries(const bwd_call *call, const bwd_item *item, const part_
     tile->has_odd_q = pack_columns(s->q_c, q, QUERY_TILE, a->dtype, a->D);
     tile->has_odd_dout = pack_columns(s->dout_c, dout, QUERY_TILE, a->dtype, a->Dv);
     memset(s->dq_t, 0, (size_t)(QUERY_PANELS * call->kt_rows * NR) * sizeof(float));
+    if (is_gated(call))
+        gate_pack_queries(&call->gate, view->seq, item->g, tile->place, rows, &s->gate,
+                          &tile->gate);
 }
 
 /* Bits of VL query rows, from row n on, that see the entry. */
@@ -272,9 +282,10 @@ static inline uint32_t query_bits(const query_tile *tile, int32_t n, int32_t ent
 }
 
 /* Weights and their gradients of one strip of keys and one panel of queries. `strip` counts from
- * the sub-block, which begins at entry begin + sub. */
+ * the sub-block, which begins at entry begin + sub. has_gate: some pair of the tile is gated. */
 FOCI_INLINE void backward_tile(const bwd_call *call, const bwd_item *item, const query_tile *tile,
-                               const bwd_scratch *s, int32_t sub, int32_t strip, int32_t panel)
+                               const bwd_scratch *s, int32_t sub, int32_t strip, int32_t panel,
+                               const bool has_gate)
 {
     const float cap = call->a->softcap;
     const int32_t key = sub + strip * MR; /* in the block */
@@ -295,6 +306,12 @@ FOCI_INLINE void backward_tile(const bwd_call *call, const bwd_item *item, const
                 v_store(slope + r * NR + n * VL, v_fma(v_sub(v_zero(), y), y, v_set1(1.0F)));
             }
         }
+    }
+    gate_pairs pairs;
+    if (has_gate) {
+        tile_store(weight, NR, x);
+        gate_tile(&call->gate, &s->gate, &tile->gate, tile->lse, key, entry, panel, weight, &pairs);
+        tile_load(x, weight, NR);
     }
     const vec lse0 = v_load(tile->lse + column), lse1 = v_load(tile->lse + column + VL);
     float *p = s->p + ((int64_t)panel * SUB_KEYS + strip * MR) * (NR / PACK);
@@ -320,6 +337,7 @@ FOCI_INLINE void backward_tile(const bwd_call *call, const bwd_item *item, const
         v_store_packed(p + r * (NR / PACK), x[r][0], x[r][1]);
         x[r][0] = x[r][1] = v_zero();
     }
+    if (has_gate) gate_hide(&pairs, p);
     tile_dot(x, s->v + key * call->v_words, call->v_words, s->dout_t + panel * call->v_words * NR,
              call->v_words, 2);
     const vec delta0 = v_load(tile->delta + column), delta1 = v_load(tile->delta + column + VL);
@@ -327,6 +345,11 @@ FOCI_INLINE void backward_tile(const bwd_call *call, const bwd_item *item, const
     for (int r = 0; r < MR; r++) {
         x[r][0] = v_mul(v_load(weight + r * NR), v_sub(x[r][0], delta0));
         x[r][1] = v_mul(v_load(weight + r * NR + VL), v_sub(x[r][1], delta1));
+    }
+    if (has_gate) {
+        tile_store(weight, NR, x);
+        gate_gradients(&call->gate, &pairs, weight, gate_dm(&s->gate, strip, panel));
+        tile_load(x, weight, NR);
     }
     if (cap > 0.0F) {
         for (int r = 0; r < MR; r++) {
@@ -351,30 +374,6 @@ FOCI_INLINE void backward_tile(const bwd_call *call, const bwd_item *item, const
             v_store(ds_c + r / PACK * NR, lo);
             v_store(ds_c + r / PACK * NR + VL, hi);
         }
-    }
-}
-
-/* sums[MR rows of keys] += left factor (keys x queries of the panels [from, to)) x columns. */
-FOCI_INLINE void add_product(float *sums, int64_t stride, int64_t width, const float *left,
-                             const float *columns, int32_t from, int32_t to, bool is_odd)
-{
-    for (int64_t c = 0; c * NR < width; c++) {
-        vec acc[MR][2];
-        tile_load(acc, sums + c * NR, stride);
-        for (int32_t p = from; p < to; p++) {
-            const float *a = left + (int64_t)p * SUB_KEYS * (NR / PACK);
-            const float *b = columns + c * (QUERY_TILE / PACK * NR) + p * (NR / PACK * NR);
-            if (__builtin_expect(is_odd, 0)) {
-                tile_store(sums + c * NR, stride, acc);
-                tile_dot_odd_right(sums + c * NR, stride, a, NR / PACK, b, NR / PACK);
-                tile_load(acc, sums + c * NR, stride);
-            } else if (width - c * NR > VL) {
-                tile_dot(acc, a, NR / PACK, b, NR / PACK, 2);
-            } else {
-                tile_dot(acc, a, NR / PACK, b, NR / PACK, 1);
-            }
-        }
-        tile_store(sums + c * NR, stride, acc);
     }
 }
 
@@ -456,8 +455,13 @@ static void backward_sub(const bwd_call *call, const bwd_item *item, const query
     }
     for (int32_t p = 0; p < QUERY_PANELS; p++) {
         for (int32_t n = 0; n < strips; n++) {
-            if (tile_is_seen(tile, p, item->begin + sub + n * MR))
-                backward_tile(call, item, tile, s, sub, n, p);
+            const int32_t entry = item->begin + sub + n * MR;
+            const bool has_gate = is_gated(call) && gate_is_distant(&tile->gate, p, entry);
+            if (is_gated(call) && !has_gate) gate_clear(&s->gate, n, p);
+            if (has_gate)
+                backward_tile(call, item, tile, s, sub, n, p, true);
+            else if (tile_is_seen(tile, p, entry))
+                backward_tile(call, item, tile, s, sub, n, p, false);
             else if ((p >= panel_from[n] && p < panel_to[n]) ||
                      (n >= strip_from[p] && n < strip_to[p]))
                 clear_tile(s, n, p);
@@ -470,9 +474,15 @@ static void backward_sub(const bwd_call *call, const bwd_item *item, const query
                     s->dout_c, panel_from[n], panel_to[n], tile->has_odd_dout);
         add_product(s->dk + key * call->k_stride, call->k_stride, call->a->D, s->ds + left, s->q_c,
                     panel_from[n], panel_to[n], tile->has_odd_q);
+        if (is_gated(call))
+            gate_add_dgk(&call->gate, &s->gate, sub, n, panel_from[n], panel_to[n]);
     }
-    for (int32_t p = 0; p < QUERY_PANELS; p++)
-        if (strip_from[p] < strip_to[p]) add_dq(call, s, sub, p, strip_from[p], strip_to[p]);
+    for (int32_t p = 0; p < QUERY_PANELS; p++) {
+        if (strip_from[p] >= strip_to[p]) continue;
+        add_dq(call, s, sub, p, strip_from[p], strip_to[p]);
+        if (is_gated(call))
+            gate_add_dgq(&call->gate, &s->gate, sub, p, strip_from[p], strip_to[p]);
+    }
 }
 
 /* Returns when the item before has come to this progress. */
@@ -530,6 +540,8 @@ static void backward_item(void *arg, int64_t index, int32_t thread)
     query_tile tile;
     (void)lay_out_backward(call, call->scratch + thread * call->scratch_bytes, &s);
     pack_block(call, item, &view, &s);
+    if (is_gated(call))
+        gate_pack_block(&call->gate, view.seq, item->g, item->begin, item->end, &s.gate);
     const int64_t first = (int64_t)part_search(&view, item->begin, false) * call->group;
     const int64_t last = (int64_t)part_search(&view, item->end, true) * call->group;
     /* Tiles begin at multiples of QUERY_TILE rows, the latest first. */
@@ -542,10 +554,14 @@ static void backward_item(void *arg, int64_t index, int32_t thread)
             backward_sub(call, item, &tile, &s, sub);
         wait_for_turn(call, item, tile.lowest + 1);
         add_dq_rows(call, &tile, &s);
+        if (is_gated(call)) gate_add_queries(&call->gate, &s.gate, tile.place, tile.rows, item->g);
         /* A token's heads may be split over two tiles: it is done with the lower one. */
         atomic_store_explicit(&call->progress[index], tile.lowest + 1 + (from % call->group != 0),
                               memory_order_release);
     }
+    if (is_gated(call))
+        gate_store_keys(&call->gate, &s.gate, view.seq->k_row + item->begin,
+                        item->end - item->begin, item->g);
     wait_for_turn(call, item, 0);
     add_key_rows(call, item, &view, &s);
     atomic_store_explicit(&call->progress[index], 0, memory_order_release);
@@ -598,7 +614,7 @@ static int64_t list_backward_items(const bwd_call *call, bwd_item *items)
     int64_t count = 0;
     for (int32_t n = 0; n < a->seq_count; n++) {
         const focal_attn_seq *seq = &a->seqs[n];
-        const int32_t parts = seq->keys ? seq->keys->K : 0;
+        const int32_t parts = seq->keys && !a->gate ? seq->keys->K : 0;
         /* Short texts get smaller blocks, so that there is work for everyone. */
         const int64_t block =
             foci_min64(foci_round_up(foci_pieces(seq->S, 8), SUB_KEYS), KEY_BLOCK);
@@ -703,6 +719,7 @@ static focal_status run_backward(bwd_call *call, void *sums[3])
         call->dk = sums[1];
         call->dv = sums[2];
     }
+    FOCAL_TRY(gate_begin(call->ctx, &call->gate, call->grads));
     const int64_t count = list_backward_items(call, NULL);
     bwd_scratch s;
     call->scratch_bytes = lay_out_backward(call, NULL, &s);
@@ -718,6 +735,7 @@ static focal_status run_backward(bwd_call *call, void *sums[3])
     foci_parallel(call->ctx, chunks, convert_item, &convert);
     foci_parallel(call->ctx, foci_pieces(q_rows, DELTA_TOKENS), delta_item, call);
     foci_parallel(call->ctx, count, backward_item, call);
+    gate_finish(call->ctx, &call->gate);
     if (a->dtype != FOCAL_F32) {
         convert.is_start = false;
         foci_parallel(call->ctx, chunks, convert_item, &convert);
@@ -734,10 +752,12 @@ static focal_status backward(focal_ctx *ctx, const focal_attn_args *args,
     call.k_stride = foci_round_up(args->D, NR);
     call.v_stride = foci_round_up(args->Dv, NR);
     call.kt_rows = foci_round_up(args->D, MR);
+    call.gate = (gate_call){.a = args, .gate = args->gate};
     void *sums[3] = {NULL, NULL, NULL};
     const focal_status status = run_backward(&call, sums);
     foci_scratch_free(ctx, call.scratch);
     foci_scratch_free(ctx, call.progress);
+    gate_free(ctx, &call.gate);
     foci_scratch_free(ctx, call.items);
     foci_scratch_free(ctx, sums[2]);
     foci_scratch_free(ctx, sums[1]);

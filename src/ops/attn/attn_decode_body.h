@@ -671,6 +671,8 @@ static focal_status forward(focal_ctx *ctx, const focal_attn_args *args)
     call.v_panels = foci_pieces(args->Dv, NR);
     call.o_stride = call.v_panels * NR;
     call.panel_words = call.q_words * NR + call.v_panels * (NR / PACK) * NR;
+    call.gate = forward_gate(args);
+    if (call.gate) call.panel_words += (int64_t)call.gate->K * NR;
     const focal_status status = run_forward(&call);
     foci_scratch_free(ctx, call.scratch);
     foci_scratch_free(ctx, call.items);

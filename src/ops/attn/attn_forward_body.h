@@ -17,6 +17,7 @@
 #include "base/ctx.h"
 #include "base/error.h"
 #include "base/pool.h"
+#include "ops/attn/attn_gate_body.h"
 #include "ops/attn/attn_kernels.h"
 #include "ops/attn/attn_tile.h"
 #include "ops/attn/attn_view.h"
@@ -51,7 +52,8 @@ typedef struct fwd_call {
     int64_t q_words;        /* words of a query or key row */
     int64_t v_panels;       /* panels of NR columns in a value row */
     int64_t o_stride;       /* floats of an output row: v_panels * NR */
-    int64_t panel_words;    /* a packed panel: keys, then values */
+    int64_t panel_words;    /* a packed panel: keys, then values, then memberships with a gate */
+    const focal_attn_gate *gate; /* of the scores, or NULL */
     char *scratch;          /* one piece a thread */
     int64_t scratch_bytes;
     struct fwd_item *items;
@@ -74,6 +76,7 @@ typedef struct row_tile {
     const int32_t *lo, *hi;      /* (TILE_ROWS) the entries a row sees */
     const strip_bounds *bounds;  /* (TILE_STRIPS) */
     const uint64_t *query_mask;  /* (TILE_ROWS), shared groups only */
+    gate_rows gate;              /* with a gate */
 } row_tile;
 
 /* Up to RUN_PANELS packed panels, in list order. */
@@ -83,15 +86,6 @@ typedef struct key_run {
     const uint8_t *has_odd;    /* one a panel: values hold an infinity or NaN */
     const uint64_t *key_mask;  /* (RUN_KEYS) groups below this one, shared groups only */
 } key_run;
-
-/* Bits of the NR keys from `key` on that lie in [lo, hi). */
-static inline uint32_t interval_bits(int64_t key, int64_t lo, int64_t hi)
-{
-    const int64_t from = foci_min64(foci_max64(lo - key, 0), NR);
-    const int64_t to = foci_min64(foci_max64(hi - key, 0), NR);
-    const uint64_t bits = (((uint64_t)1 << to) - 1) & ~(((uint64_t)1 << from) - 1);
-    return (uint32_t)bits;
-}
 
 /* The keys of a panel that a row sees: its interval, less what a shared set met before. */
 static uint32_t row_bits(const row_tile *rows, int32_t row, const key_run *keys, int32_t panel)
@@ -134,7 +128,15 @@ static void scale_packed(float *words, int64_t count, float scale)
         half[n] = foci_bf16_from_float(foci_bf16_to_float(half[n]) * scale);
 }
 
-/* Scores of one strip and panel: x = s, softcapped, -inf where a row does not see the key. */
+/* With a gate: (K, NR), behind the values. */
+static inline const float *panel_memberships(const fwd_call *call, const key_run *keys,
+                                             int32_t panel)
+{
+    return keys->panels + (panel + 1) * call->panel_words - (int64_t)call->gate->K * NR;
+}
+
+/* Scores of one strip and panel: x = s, softcapped and gated, -inf where a row does not see the
+ * key. */
 FOCI_INLINE void score_tile(const fwd_call *call, const row_tile *rows, int32_t strip,
                             const key_run *keys, int32_t panel, vec x[MR][2], const int nv)
 {
@@ -152,6 +154,13 @@ FOCI_INLINE void score_tile(const fwd_call *call, const row_tile *rows, int32_t 
     }
     const strip_bounds *bounds = &rows->bounds[strip];
     const int32_t key = keys->begin + panel * NR;
+    if (PACK == 1 && __builtin_expect(call->gate != NULL, 0) &&
+        gate_is_met(&rows->gate, first, key)) {
+        float s[MR * NR];
+        tile_store(s, NR, x);
+        gate_scores(call->gate, &rows->gate, first, key, panel_memberships(call, keys, panel), s);
+        tile_load(x, s, NR);
+    }
     if (keys->key_mask || bounds->lo_max > key || bounds->hi_min < key + NR) {
         const vec hidden = v_set1(-INFINITY);
         for (int r = 0; r < MR; r++) {
@@ -423,12 +432,13 @@ static focal_status pack_groups(fwd_call *call, int32_t n)
 }
 
 /* True for the sequences whose few queries have their keys split (attn_decode_body.h). Shared
- * groups need masks that only its streaming looks at, so their heads must fit that. */
+ * groups need masks that only its streaming looks at, so their heads must fit that. Gates are for
+ * training, which has many queries: the split knows none. */
 static bool is_split(const focal_attn_args *a, int32_t n)
 {
     const focal_attn_seq *seq = &a->seqs[n];
     const bool is_shared = seq->keys && seq->keys->mode == FOCAL_SHARED;
-    return seq->T <= SPLIT_TOKENS && !(is_shared && a->H / a->G > STREAM_ROWS);
+    return seq->T <= SPLIT_TOKENS && !(is_shared && a->H / a->G > STREAM_ROWS) && !forward_gate(a);
 }
 
 /* A block of consecutive queries of one sequence and key head. */
@@ -450,19 +460,8 @@ typedef struct fwd_scratch {
     int32_t *lo, *hi;    /* (rows) */
     strip_bounds *bounds; /* (strips) */
     float *tile_q, *tile_o, *tile_sum; /* one gathered tile, with groups */
+    gate_rows gate;      /* with a gate */
 } fwd_scratch;
-
-typedef struct bump {
-    char *base;
-    int64_t used;
-} bump;
-
-static void *bump_take(bump *b, int64_t count, size_t size)
-{
-    void *piece = b->base ? b->base + b->used : NULL;
-    b->used += foci_round_up(count * (int64_t)size, 64);
-    return piece;
-}
 
 /* Lays a thread's memory out from base for items of `rows` rows; base NULL only counts. */
 static int64_t lay_out(const fwd_call *call, int64_t rows, bool has_groups, char *base,
@@ -485,6 +484,12 @@ static int64_t lay_out(const fwd_call *call, int64_t rows, bool has_groups, char
         s->tile_q = bump_take(&b, TILE_ROWS * call->q_words, sizeof(float));
         s->tile_o = bump_take(&b, TILE_ROWS * call->o_stride, sizeof(float));
         s->tile_sum = bump_take(&b, (int64_t)TILE_ROWS * VL, sizeof(float));
+    }
+    s->gate = (gate_rows){0};
+    if (call->gate) {
+        s->gate.gq = bump_take(&b, rows * call->gate->K, sizeof(float));
+        s->gate.lo = bump_take(&b, rows, sizeof(int32_t));
+        s->gate.hi = bump_take(&b, rows, sizeof(int32_t));
     }
     return b.used;
 }
@@ -527,6 +532,9 @@ static row_tile tile_at(const fwd_call *call, const fwd_scratch *s, int64_t row,
         .lo = s->lo + row,
         .hi = s->hi + row,
         .bounds = s->bounds + row / MR,
+        .gate = call->gate ? (gate_rows){s->gate.gq + row * call->gate->K, s->gate.lo + row,
+                                         s->gate.hi + row}
+                           : (gate_rows){0},
     };
 }
 
@@ -565,6 +573,11 @@ static void attend_list(const fwd_call *call, const fwd_item *item, int64_t rows
                 v[j - begin - p * NR] = foci_row(&v_rows, row);
             }
             has_odd[p] = pack_panel(call, k, v, s->panels + p * call->panel_words);
+            if (call->gate) /* no key set, so entries are positions */
+                gate_pack_keys(call->gate, seq, item->g, begin + p * NR,
+                               foci_max64(begin + p * NR, lo), to,
+                               s->panels + (p + 1) * call->panel_words -
+                                   (int64_t)call->gate->K * NR);
         }
         const key_run keys = {(int32_t)begin, (int32_t)end, s->panels, has_odd, NULL};
         for (int64_t row = 0; row < padded; row += TILE_ROWS) {
@@ -572,6 +585,25 @@ static void attend_list(const fwd_call *call, const fwd_item *item, int64_t rows
             attend(call, &tile, &keys, s->weights);
         }
     }
+}
+
+/* Every key before the query, the distant ones through the gate. */
+static void attend_gated(const fwd_call *call, const fwd_item *item, int64_t rows,
+                         const fwd_scratch *s)
+{
+    const focal_attn_seq *seq = &call->a->seqs[item->seq];
+    const int64_t K = call->gate->K, padded = foci_round_up(rows, MR);
+    for (int64_t n = 0; n < padded; n++) { /* rows past the last repeat it */
+        const int32_t token = item->first + (int32_t)(foci_min64(n, rows - 1) / call->group);
+        const foci_local local = foci_attn_local(call->a, seq, token);
+        s->lo[n] = 0;
+        s->hi[n] = local.hi;
+        s->gate.lo[n] = local.sink_hi;
+        s->gate.hi[n] = local.lo;
+        memcpy(s->gate.gq + n * K, gate_query(call->gate, seq->q_row + token, item->g),
+               (size_t)K * sizeof(float));
+    }
+    attend_list(call, item, rows, NULL, s);
 }
 
 /* The window, or every key before the query; then the sinks before it. The window comes first: its
@@ -641,7 +673,7 @@ static void attend_group_tile(const fwd_call *call, const fwd_item *item, int32_
     }
     for (int64_t n = 0; n < padded; n += MR) bounds[n / MR] = bounds_of(lo + n, hi + n);
     const row_tile tile = {(int32_t)(padded / MR), s->tile_q, s->tile_o, s->tile_sum, neg_max,
-                           fresh, lo, hi, bounds, query_mask};
+                           fresh, lo, hi, bounds, query_mask, {0}};
     const int64_t panel = groups->begin[(int64_t)item->g * (keys->K + 1) + c];
     const int32_t end = hi[rows - 1]; /* ends do not descend */
     for (int32_t begin = 0; begin < end; begin += RUN_KEYS) {
@@ -713,7 +745,8 @@ static void forward_item(void *arg, int64_t index, int32_t thread)
     fwd_scratch s;
     (void)lay_out(call, rows, has_groups, call->scratch + thread * call->scratch_bytes, &s);
     begin_block(call, item, rows, &s);
-    attend_local(call, item, rows, &s);
+    if (call->gate) attend_gated(call, item, rows, &s);
+    else attend_local(call, item, rows, &s);
     if (has_groups) attend_groups(call, item, &s);
     finish_block(call, item, rows, &s);
 }
@@ -756,8 +789,9 @@ static int64_t list_items(const fwd_call *call, fwd_item *items)
                 const int32_t tokens = (int32_t)foci_min64(block, seq->T - first);
                 const foci_local local = foci_attn_local(a, seq, first + tokens - 1);
                 items[count] = (fwd_item){n, g, first, tokens, 0};
-                /* with groups the distant part counts too: it grows with the position */
-                items[count].cost = (int64_t)tokens * (seq->keys ? local.hi : local.hi - local.lo);
+                /* with groups or a gate the distant part counts too: it grows with the position */
+                const bool is_long = seq->keys || call->gate;
+                items[count].cost = (int64_t)tokens * (is_long ? local.hi : local.hi - local.lo);
             }
         }
     }

@@ -18,6 +18,15 @@ static inline int64_t words_of(int64_t elements)
     return foci_pieces(elements, PACK);
 }
 
+/* Bits of the NR keys from `key` on that lie in [lo, hi). */
+static inline uint32_t interval_bits(int64_t key, int64_t lo, int64_t hi)
+{
+    const int64_t from = foci_min64(foci_max64(lo - key, 0), NR);
+    const int64_t to = foci_min64(foci_max64(hi - key, 0), NR);
+    const uint64_t bits = (((uint64_t)1 << to) - 1) & ~(((uint64_t)1 << from) - 1);
+    return (uint32_t)bits;
+}
+
 /* acc[r][n] += sum over w of a[r][w] . b[w][n]: MR rows of a, `lda` words apart, against `nv`
  * vectors of columns (1 or 2) of b, whose rows are NR words. */
 FOCI_INLINE void tile_dot(vec acc[MR][2], const float *a, int64_t lda, const float *b,
@@ -185,6 +194,19 @@ static inline void store_row(char *row, focal_dtype dtype, const float *from, in
     int64_t d = 0;
     for (; d + VL <= width; d += VL) v_store_bf16(to + d, v_load(from + d));
     for (; d < width; d++) to[d] = foci_bf16_from_float(from[d]);
+}
+
+/* Cuts pieces from one allocation; base NULL only counts. */
+typedef struct bump {
+    char *base;
+    int64_t used;
+} bump;
+
+static void *bump_take(bump *b, int64_t count, size_t size)
+{
+    void *piece = b->base ? b->base + b->used : NULL;
+    b->used += foci_round_up(count * (int64_t)size, 64);
+    return piece;
 }
 
 #endif /* FOCI_OPS_ATTN_ATTN_TILE_H */
