@@ -205,8 +205,7 @@ static inline void v_store_bf16(uint16_t *p, vec x)
     const __m256i half = _mm256_add_epi32(odd, _mm256_set1_epi32(0x7FFF));
     const __m256 is_nan = _mm256_cmp_ps(x, x, _CMP_UNORD_Q);
     const __m256 rounded = _mm256_castsi256_ps(_mm256_add_epi32(bits, half));
-    const __m256 quiet =
-        _mm256_castsi256_ps(_mm256_or_si256(bits, _mm256_set1_epi32(0x400000)));
+    const __m256 quiet = _mm256_castsi256_ps(_mm256_or_si256(bits, _mm256_set1_epi32(0x400000)));
     const __m256 kept = _mm256_blendv_ps(rounded, quiet, is_nan);
     const __m256i high = _mm256_srli_epi32(_mm256_castps_si256(kept), 16);
     const __m256i packed = _mm256_packus_epi32(high, high);
@@ -238,8 +237,7 @@ static inline uint32_t v_odd_floats(vec x)
 {
     const __m256i exponent = _mm256_set1_epi32(0x7F800000);
     const __m256i bits = _mm256_and_si256(_mm256_castps_si256(x), exponent);
-    return (uint32_t)_mm256_movemask_ps(
-        _mm256_castsi256_ps(_mm256_cmpeq_epi32(bits, exponent)));
+    return (uint32_t)_mm256_movemask_ps(_mm256_castsi256_ps(_mm256_cmpeq_epi32(bits, exponent)));
 }
 
 /* Turns NR columns of PACK rows into packed words: here the two halves of one row, which they

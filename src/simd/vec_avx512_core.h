@@ -249,10 +249,10 @@ static inline vec v_sum_quarters(vec a, vec b, vec c, vec d)
 /* Then of VL / 4 such: lane n of the result is the sum of the lanes of vector n. */
 static inline vec v_sum_lanes(const vec q[VL / 4])
 {
-    const vec lo = v_add(_mm512_shuffle_f32x4(q[0], q[1], 0x88),
-                         _mm512_shuffle_f32x4(q[0], q[1], 0xDD));
-    const vec hi = v_add(_mm512_shuffle_f32x4(q[2], q[3], 0x88),
-                         _mm512_shuffle_f32x4(q[2], q[3], 0xDD));
+    const vec lo =
+        v_add(_mm512_shuffle_f32x4(q[0], q[1], 0x88), _mm512_shuffle_f32x4(q[0], q[1], 0xDD));
+    const vec hi =
+        v_add(_mm512_shuffle_f32x4(q[2], q[3], 0x88), _mm512_shuffle_f32x4(q[2], q[3], 0xDD));
     return v_add(_mm512_shuffle_f32x4(lo, hi, 0x88), _mm512_shuffle_f32x4(lo, hi, 0xDD));
 }
 

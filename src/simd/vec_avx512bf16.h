@@ -21,8 +21,9 @@ static inline void v_store_packed(float *p, vec lo, vec hi)
  * element of each. */
 static inline void v_zip(vec *a, vec *b)
 {
-    const __m512i first = _mm512_set_epi16(47, 15, 46, 14, 45, 13, 44, 12, 43, 11, 42, 10, 41, 9, 40,
-                                           8, 39, 7, 38, 6, 37, 5, 36, 4, 35, 3, 34, 2, 33, 1, 32, 0);
+    const __m512i first =
+        _mm512_set_epi16(47, 15, 46, 14, 45, 13, 44, 12, 43, 11, 42, 10, 41, 9, 40, 8, 39, 7, 38, 6,
+                         37, 5, 36, 4, 35, 3, 34, 2, 33, 1, 32, 0);
     const __m512i second = _mm512_add_epi16(first, _mm512_set1_epi16(16));
     const __m512i x = _mm512_castps_si512(*a), y = _mm512_castps_si512(*b);
     *a = _mm512_castsi512_ps(_mm512_permutex2var_epi16(x, first, y));

@@ -12,10 +12,8 @@
 const foci_attn_kernel foci_attn_kernels[] = {
     {"avx512bf16", foci_attn_avx512bf16_can, foci_attn_avx512bf16_forward,
      foci_attn_avx512bf16_backward},
-    {"avx512", foci_attn_avx512_can, foci_attn_avx512_forward,
-     foci_attn_avx512_backward},
-    {"avx2", foci_attn_avx2_can, foci_attn_avx2_forward,
-     foci_attn_avx2_backward},
+    {"avx512", foci_attn_avx512_can, foci_attn_avx512_forward, foci_attn_avx512_backward},
+    {"avx2", foci_attn_avx2_can, foci_attn_avx2_forward, foci_attn_avx2_backward},
     {"ref", foci_attn_ref_can, foci_attn_ref_forward, foci_attn_ref_backward},
 };
 const size_t foci_attn_kernel_count = FOCAL_COUNT(foci_attn_kernels);
@@ -101,9 +99,16 @@ const char *focal_attn_kernel_at(focal_ctx *ctx, int32_t index, bool *is_usable)
         for (int dtype = FOCAL_F32; ctx && dtype <= FOCAL_BF16; dtype++) {
             static const float one[64];
             static float result[64];
-            const focal_attn_args args = {.T = 1, .S = 1, .H = 1, .G = 1, .D = 64,
-                                          .dtype = (focal_dtype)dtype, .q = one, .k = one,
-                                          .v = one, .out = result};
+            const focal_attn_args args = {.T = 1,
+                                          .S = 1,
+                                          .H = 1,
+                                          .G = 1,
+                                          .D = 64,
+                                          .dtype = (focal_dtype)dtype,
+                                          .q = one,
+                                          .k = one,
+                                          .v = one,
+                                          .out = result};
             focal_attn_args normal;
             focal_attn_seq single;
             focal_attn_gate gate;

@@ -17,7 +17,7 @@ focal_status foci_attn_avx2_forward(focal_ctx *ctx, const focal_attn_args *args)
 }
 
 focal_status foci_attn_avx2_backward(focal_ctx *ctx, const focal_attn_args *args,
-                                   const focal_attn_grads *grads)
+                                     const focal_attn_grads *grads)
 {
     return backward(ctx, args, grads);
 }

@@ -17,7 +17,7 @@ focal_status foci_attn_avx512_forward(focal_ctx *ctx, const focal_attn_args *arg
 }
 
 focal_status foci_attn_avx512_backward(focal_ctx *ctx, const focal_attn_args *args,
-                                   const focal_attn_grads *grads)
+                                       const focal_attn_grads *grads)
 {
     return backward(ctx, args, grads);
 }

@@ -7,7 +7,8 @@
 
 bool foci_attn_avx512bf16_can(const focal_ctx *ctx, const focal_attn_args *args)
 {
-    return foci_on_host(ctx) && foci_has(ctx, FOCI_AVX512BF16) && !args->gate && args->dtype == FOCAL_BF16;
+    return foci_on_host(ctx) && foci_has(ctx, FOCI_AVX512BF16) && !args->gate &&
+           args->dtype == FOCAL_BF16;
 }
 
 focal_status foci_attn_avx512bf16_forward(focal_ctx *ctx, const focal_attn_args *args)
@@ -16,7 +17,7 @@ focal_status foci_attn_avx512bf16_forward(focal_ctx *ctx, const focal_attn_args 
 }
 
 focal_status foci_attn_avx512bf16_backward(focal_ctx *ctx, const focal_attn_args *args,
-                                   const focal_attn_grads *grads)
+                                           const focal_attn_grads *grads)
 {
     return backward(ctx, args, grads);
 }

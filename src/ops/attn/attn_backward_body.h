@@ -34,13 +34,13 @@ typedef struct bwd_call {
     const focal_attn_args *a;
     const focal_attn_grads *grads;
     int32_t group;
-    int64_t k_words, v_words;     /* words of a key and of a value row */
-    int64_t k_stride, v_stride;   /* floats of a row of sums, a multiple of NR */
-    int64_t kt_rows;              /* rows of the transposed keys: D to a multiple of MR */
-    float *delta;                 /* (q rows, H) dout . out */
-    float *dq, *dk, *dv;          /* float32 sums: the outputs themselves, or scratch */
+    int64_t k_words, v_words;   /* words of a key and of a value row */
+    int64_t k_stride, v_stride; /* floats of a row of sums, a multiple of NR */
+    int64_t kt_rows;            /* rows of the transposed keys: D to a multiple of MR */
+    float *delta;               /* (q rows, H) dout . out */
+    float *dq, *dk, *dv;        /* float32 sums: the outputs themselves, or scratch */
     int64_t dq_stride, dk_stride, dv_stride;
-    int64_t first_q, first_k;     /* rows of the outputs that dq, dk, dv begin with */
+    int64_t first_q, first_k; /* rows of the outputs that dq, dk, dv begin with */
     bwd_item *items;
     atomic_int_least32_t *progress; /* of each item: dq of queries >= progress - 1 is done; 0: all,
                                        and dk and dv too */
@@ -51,24 +51,24 @@ typedef struct bwd_call {
 
 /* One thread's memory for an item. */
 typedef struct bwd_scratch {
-    float *k, *v;         /* (KEY_BLOCK, words) rows, left factors of the scores */
-    float *kt;            /* (kt_rows, KEY_BLOCK / PACK) left factor of dq */
-    float *dk, *dv;       /* (KEY_BLOCK, stride) sums */
-    float *q_t, *dout_t;  /* (QUERY_PANELS, words, NR) right factors of the scores */
-    float *q_c, *dout_c;  /* columns: right factors of dk and dv */
-    float *p, *ds;        /* (QUERY_PANELS, SUB_KEYS, NR / PACK) left factors of dv and dk */
-    float *ds_c;          /* (QUERY_PANELS, SUB_KEYS / PACK, NR) right factor of dq */
-    float *dq_t;          /* (QUERY_PANELS, kt_rows, NR) sums */
-    float *columns;       /* one panel of columns on its way to kt */
-    uint64_t *key_mask;   /* (KEY_BLOCK) memberships below the group, shared groups only */
+    float *k, *v;        /* (KEY_BLOCK, words) rows, left factors of the scores */
+    float *kt;           /* (kt_rows, KEY_BLOCK / PACK) left factor of dq */
+    float *dk, *dv;      /* (KEY_BLOCK, stride) sums */
+    float *q_t, *dout_t; /* (QUERY_PANELS, words, NR) right factors of the scores */
+    float *q_c, *dout_c; /* columns: right factors of dk and dv */
+    float *p, *ds;       /* (QUERY_PANELS, SUB_KEYS, NR / PACK) left factors of dv and dk */
+    float *ds_c;         /* (QUERY_PANELS, SUB_KEYS / PACK, NR) right factor of dq */
+    float *dq_t;         /* (QUERY_PANELS, kt_rows, NR) sums */
+    float *columns;      /* one panel of columns on its way to kt */
+    uint64_t *key_mask;  /* (KEY_BLOCK) memberships below the group, shared groups only */
     bool has_odd_k;
     gate_block gate;
 } bwd_scratch;
 
 /* The query rows of a tile. */
 typedef struct query_tile {
-    int32_t rows;           /* without padding */
-    int32_t lowest;         /* token of the first */
+    int32_t rows;   /* without padding */
+    int32_t lowest; /* token of the first */
     bool has_odd_q, has_odd_dout;
     int64_t place[QUERY_TILE]; /* (token, head) as q_row * H + h */
     int32_t lo[QUERY_TILE], hi[QUERY_TILE];
@@ -89,10 +89,10 @@ typedef struct part_view {
     const focal_attn_args *a;
     const focal_attn_seq *seq;
     int32_t part;
-    int32_t count;            /* queries */
-    const int32_t *query;     /* of a group; NULL: 0 .. count-1 */
+    int32_t count;        /* queries */
+    const int32_t *query; /* of a group; NULL: 0 .. count-1 */
     const int32_t *query_end;
-    const int32_t *key_row;   /* rows of the part's entries; NULL: the entry itself */
+    const int32_t *key_row; /* rows of the part's entries; NULL: the entry itself */
     int32_t router;
 } part_view;
 
@@ -147,8 +147,10 @@ static int32_t part_search(const part_view *view, int32_t entry, bool by_lo)
         const int32_t mid = from + (to - from) / 2;
         int32_t lo, hi;
         part_interval(view, mid, &lo, &hi);
-        if (by_lo ? lo >= entry : hi > entry) to = mid;
-        else from = mid + 1;
+        if (by_lo ? lo >= entry : hi > entry)
+            to = mid;
+        else
+            from = mid + 1;
     }
     return from;
 }
@@ -196,8 +198,8 @@ static void pack_block(const bwd_call *call, const bwd_item *item, const part_vi
         pack_row(s->k + n * call->k_words, row[n], a->dtype, a->D);
         pack_row(s->v + n * call->v_words, foci_row(&v_rows, at), a->dtype, a->Dv);
         if (view->part >= 0 && keys->mode == FOCAL_SHARED)
-            s->key_mask[n] = keys->key_mask[view->router * keys->key_mask_stride + at] &
-                             below(view->part);
+            s->key_mask[n] =
+                keys->key_mask[view->router * keys->key_mask_stride + at] & below(view->part);
     }
     const size_t missing = (size_t)(padded - count);
     memset(s->k + count * call->k_words, 0, missing * (size_t)call->k_words * sizeof(float));
@@ -474,14 +476,12 @@ static void backward_sub(const bwd_call *call, const bwd_item *item, const query
                     s->dout_c, panel_from[n], panel_to[n], tile->has_odd_dout);
         add_product(s->dk + key * call->k_stride, call->k_stride, call->a->D, s->ds + left, s->q_c,
                     panel_from[n], panel_to[n], tile->has_odd_q);
-        if (is_gated(call))
-            gate_add_dgk(&call->gate, &s->gate, sub, n, panel_from[n], panel_to[n]);
+        if (is_gated(call)) gate_add_dgk(&call->gate, &s->gate, sub, n, panel_from[n], panel_to[n]);
     }
     for (int32_t p = 0; p < QUERY_PANELS; p++) {
         if (strip_from[p] >= strip_to[p]) continue;
         add_dq(call, s, sub, p, strip_from[p], strip_to[p]);
-        if (is_gated(call))
-            gate_add_dgq(&call->gate, &s->gate, sub, p, strip_from[p], strip_to[p]);
+        if (is_gated(call)) gate_add_dgq(&call->gate, &s->gate, sub, p, strip_from[p], strip_to[p]);
     }
 }
 
@@ -510,8 +510,10 @@ static void add_dq_rows(const bwd_call *call, const query_tile *tile, const bwd_
             for (int32_t r = 0; r < rows; r++) {
                 const int64_t place = tile->place[first + r] - call->first_q * a->H;
                 float *to = call->dq + place / a->H * call->dq_stride + place % a->H * a->D + d;
-                if (width == VL) v_store(to, v_add(v_load(to), block[r]));
-                else v_store_some(to, v_add(v_load_some(to, width), block[r]), width);
+                if (width == VL)
+                    v_store(to, v_add(v_load(to), block[r]));
+                else
+                    v_store_some(to, v_add(v_load_some(to, width), block[r]), width);
             }
         }
     }
@@ -545,11 +547,11 @@ static void backward_item(void *arg, int64_t index, int32_t thread)
     const int64_t first = (int64_t)part_search(&view, item->begin, false) * call->group;
     const int64_t last = (int64_t)part_search(&view, item->end, true) * call->group;
     /* Tiles begin at multiples of QUERY_TILE rows, the latest first. */
-    for (int64_t row = (last - 1) / QUERY_TILE * QUERY_TILE; last > first && row + QUERY_TILE > first;
-         row -= QUERY_TILE) {
+    for (int64_t row = (last - 1) / QUERY_TILE * QUERY_TILE;
+         last > first && row + QUERY_TILE > first; row -= QUERY_TILE) {
         const int64_t from = foci_max64(row, first);
-        pack_queries(call, item, &view, from,
-                     (int32_t)(foci_min64(row + QUERY_TILE, last) - from), &s, &tile);
+        pack_queries(call, item, &view, from, (int32_t)(foci_min64(row + QUERY_TILE, last) - from),
+                     &s, &tile);
         for (int32_t sub = 0; sub < item->end - item->begin; sub += SUB_KEYS)
             backward_sub(call, item, &tile, &s, sub);
         wait_for_turn(call, item, tile.lowest + 1);
@@ -585,7 +587,8 @@ static void delta_item(void *arg, int64_t index, int32_t thread)
         if (row < a->seqs[n].q_row) continue;
         for (int32_t h = 0; h < a->H; h++) {
             const int64_t at = (row * a->out_stride + (int64_t)h * a->Dv) * size;
-            const char *out = (const char *)a->out + at, *dout = (const char *)call->grads->dout + at;
+            const char *out = (const char *)a->out + at,
+                       *dout = (const char *)call->grads->dout + at;
             vec sum = v_zero();
             for (int64_t d = 0; d < a->Dv; d += VL) {
                 float x[VL] = {0}, y[VL] = {0};
@@ -633,8 +636,8 @@ static int64_t list_backward_items(const bwd_call *call, bwd_item *items)
                     if (items) {
                         int64_t before = count - 1; /* the same key head's last item */
                         while (before >= begin && items[before].g != g) before--;
-                        items[count] = (bwd_item){n, g, part, (int32_t)from, (int32_t)end,
-                                                  before >= begin ? before : -1};
+                        items[count] = (bwd_item){
+                            n, g, part, (int32_t)from, (int32_t)end, before >= begin ? before : -1};
                     }
                     count++;
                 }
@@ -662,19 +665,19 @@ static void convert_rows(const convert_call *c, int64_t from, int64_t to, bool i
         const int64_t begin = is_keys ? seq->k_row : seq->q_row;
         const int64_t end = begin + (is_keys ? seq->S : seq->T);
         for (int64_t row = foci_max64(from, begin); row < foci_min64(to, end); row++) {
-            float *sums[2] = {
-                is_keys ? call->dk + (row - call->first_k) * call->dk_stride
-                        : call->dq + (row - call->first_q) * call->dq_stride,
-                is_keys ? call->dv + (row - call->first_k) * call->dv_stride : NULL};
-            char *outs[2] = {
-                is_keys ? (char *)call->grads->dk + row * a->k_stride * size
-                        : (char *)call->grads->dq + row * a->q_stride * size,
-                is_keys ? (char *)call->grads->dv + row * a->v_stride * size : NULL};
+            float *sums[2] = {is_keys ? call->dk + (row - call->first_k) * call->dk_stride
+                                      : call->dq + (row - call->first_q) * call->dq_stride,
+                              is_keys ? call->dv + (row - call->first_k) * call->dv_stride : NULL};
+            char *outs[2] = {is_keys ? (char *)call->grads->dk + row * a->k_stride * size
+                                     : (char *)call->grads->dq + row * a->q_stride * size,
+                             is_keys ? (char *)call->grads->dv + row * a->v_stride * size : NULL};
             const int64_t widths[2] = {is_keys ? (int64_t)a->G * a->D : (int64_t)a->H * a->D,
                                        (int64_t)a->G * a->Dv};
             for (int m = 0; m < 2 && sums[m]; m++) {
-                if (c->is_start) memset(sums[m], 0, (size_t)widths[m] * sizeof(float));
-                else store_row(outs[m], a->dtype, sums[m], widths[m]);
+                if (c->is_start)
+                    memset(sums[m], 0, (size_t)widths[m] * sizeof(float));
+                else
+                    store_row(outs[m], a->dtype, sums[m], widths[m]);
             }
         }
     }
@@ -725,8 +728,8 @@ static focal_status run_backward(bwd_call *call, void *sums[3])
     call->scratch_bytes = lay_out_backward(call, NULL, &s);
     call->items = foci_scratch(call->ctx, (size_t)count, sizeof *call->items);
     call->progress = foci_scratch(call->ctx, (size_t)count, sizeof *call->progress);
-    call->scratch = foci_scratch(call->ctx, (size_t)focal_ctx_threads(call->ctx),
-                                 (size_t)call->scratch_bytes);
+    call->scratch =
+        foci_scratch(call->ctx, (size_t)focal_ctx_threads(call->ctx), (size_t)call->scratch_bytes);
     if (!call->items || !call->progress || !call->scratch) return FOCAL_ENOMEM;
     (void)list_backward_items(call, call->items);
     for (int64_t n = 0; n < count; n++) atomic_init(&call->progress[n], NOT_STARTED);

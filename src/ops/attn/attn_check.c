@@ -169,16 +169,14 @@ static focal_status check_gate(focal_ctx *ctx, const focal_attn_args *a)
         return foci_fail(ctx, FOCAL_EINVAL, "gate: kind %d is not known", (int)gate->kind);
     if (!a->has_window || a->is_bidirectional)
         return foci_fail(ctx, FOCAL_EINVAL, "gate: a gate needs a window and causal order");
-    if (!gate->gq || !gate->gk)
-        return foci_fail(ctx, FOCAL_EINVAL, "gate: gq and gk must be set");
+    if (!gate->gq || !gate->gk) return foci_fail(ctx, FOCAL_EINVAL, "gate: gq and gk must be set");
     if (gate->K < 1 || gate->K > FOCAL_MAX_GROUPS)
         return foci_fail(ctx, FOCAL_EINVAL, "gate: %d groups, must be 1 to %d", gate->K,
                          FOCAL_MAX_GROUPS);
     if (gate->routers != 1 && gate->routers != a->G)
         return foci_fail(ctx, FOCAL_EINVAL, "gate: %d routers for %d key heads", gate->routers,
                          a->G);
-    if (!isfinite(gate->lambda))
-        return foci_fail(ctx, FOCAL_EINVAL, "gate: lambda must be finite");
+    if (!isfinite(gate->lambda)) return foci_fail(ctx, FOCAL_EINVAL, "gate: lambda must be finite");
     for (int32_t n = 0; n < a->seq_count; n++) {
         const focal_attn_seq *seq = &a->seqs[n];
         const focal_keys *keys = seq->keys;

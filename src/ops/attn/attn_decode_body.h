@@ -2,7 +2,7 @@
  *
  * With a handful of rows a key is used so seldom that packing it would cost more than the
  * products; keys and values are read where they lie, once, at the speed of memory. The keys are
- * cut into pieces of SPLIT_KEYS, so that all threads have work, each piece gives a partial
+ * cut into pieces, so that all threads have work, each piece gives a partial
  * softmax, and the partial results of a row are merged in the order of their pieces. */
 #ifndef FOCI_OPS_ATTN_ATTN_DECODE_BODY_H
 #define FOCI_OPS_ATTN_ATTN_DECODE_BODY_H
@@ -10,32 +10,34 @@
 #include "ops/attn/attn_forward_body.h"
 
 enum {
-    SPLIT_KEYS = 1024, /* fewer, and each piece's start, which nobody asked for, shows */
-    STREAM_KEYS = NR, /* keys at a time */
-    ROW_SET = 4,      /* rows whose sums stay in registers */
+    SPLIT_LEAST = 512, /* keys of a piece: the start of each, which nobody asked for, shows */
+    SPLIT_MOST = 2048,
+    SPLIT_PIECES = 16,            /* as many as that, between these */
+    STREAM_KEYS = NR,             /* keys at a time */
+    ROW_SET = 4,                  /* rows whose sums stay in registers */
     VALUE_SETS = VL == 16 ? 2 : 1 /* panels of columns likewise: 16 of 32 registers, 8 of 16 */
 };
 
 /* Rows of some key heads against entries [begin, end) of a list (NULL: positions). */
 typedef struct split_item {
     int32_t seq;
-    int32_t g, heads;     /* key heads [g, g + heads) */
+    int32_t g, heads; /* key heads [g, g + heads) */
     int32_t token, tokens;
     const int32_t *list;
     int32_t begin, end;
-    int32_t part;         /* PIECE_LOCAL, PIECE_SINKS, or the group */
-    int64_t partial;      /* where its first row's result is, in rows */
+    int32_t part;    /* PIECE_LOCAL, PIECE_SINKS, or the group */
+    int64_t partial; /* where its first row's result is, in rows */
 } split_item;
 
 enum { PIECE_LOCAL = -2, PIECE_SINKS = -1 };
 
 typedef struct split_call {
     const fwd_call *fwd;
-    foci_visits *visits;       /* one a sequence */
+    foci_visits *visits; /* one a sequence */
     split_item *items;
     int64_t item_count;
-    int64_t *first_item;       /* (seq_count + 1) */
-    float *partial;            /* rows of o_stride + 2: o, sum, minus the maximum */
+    int64_t *first_item; /* (seq_count + 1) */
+    float *partial;      /* rows of o_stride + 2: o, sum, minus the maximum */
     int64_t partial_rows;
 } split_call;
 
@@ -49,18 +51,18 @@ typedef struct stream_turn {
 typedef struct stream {
     const fwd_call *call;
     int32_t rows;
-    int64_t k_bytes, v_bytes;    /* of one row of a key head */
-    int64_t q_stride;            /* words of a query row, a multiple of VL */
-    float *q;                    /* (STREAM_ROWS, q_stride) */
-    float *o;                    /* (STREAM_ROWS, o_stride) */
+    int64_t k_bytes, v_bytes; /* of one row of a key head */
+    int64_t q_stride;         /* words of a query row, a multiple of VL */
+    float *q;                 /* (STREAM_ROWS, q_stride) */
+    float *o;                 /* (STREAM_ROWS, o_stride) */
     float sum[STREAM_ROWS * VL];
     float neg_max[STREAM_ROWS];
     bool is_fresh[STREAM_ROWS];
     int32_t lo[STREAM_ROWS], hi[STREAM_ROWS];
-    uint32_t seen[STREAM_ROWS];  /* bits of the keys at hand */
-    uint64_t query_mask;         /* shared groups: of the one token, 0 elsewhere */
-    float *s;                    /* (STREAM_ROWS, STREAM_KEYS) scores of the keys at hand */
-    float *p;                    /* (STREAM_ROWS, STREAM_KEYS / PACK) and weights, packed words */
+    uint32_t seen[STREAM_ROWS]; /* bits of the keys at hand */
+    uint64_t query_mask;        /* shared groups: of the one token, 0 elsewhere */
+    float *s;                   /* (STREAM_ROWS, STREAM_KEYS) scores of the keys at hand */
+    float *p;                   /* (STREAM_ROWS, STREAM_KEYS / PACK) and weights, packed words */
 } stream;
 
 /* VL words of a row, all there. */
@@ -132,14 +134,17 @@ FOCI_INLINE void score_sets(const stream *st, const char *const k[VL], const cha
 
 /* The same for keys [half, half + VL) of the turn, with what decides the inner loop known to the
  * compiler. */
-static void stream_scores(const stream *st, const stream_turn *turn, const stream_turn *next, int half)
+static void stream_scores(const stream *st, const stream_turn *turn, const stream_turn *next,
+                          int half)
 {
     const focal_attn_args *a = st->call->a;
     const bool is_even = a->D % (VL * PACK) == 0;
     float *to = st->s + half;
     if (a->dtype == FOCAL_F32) {
-        if (is_even) score_sets(st, turn->k + half, next->k + half, to, FOCAL_F32, true);
-        else score_sets(st, turn->k + half, next->k + half, to, FOCAL_F32, false);
+        if (is_even)
+            score_sets(st, turn->k + half, next->k + half, to, FOCAL_F32, true);
+        else
+            score_sets(st, turn->k + half, next->k + half, to, FOCAL_F32, false);
     } else if (is_even) {
         score_sets(st, turn->k + half, next->k + half, to, FOCAL_BF16, true);
     } else {
@@ -187,9 +192,8 @@ FOCI_INLINE void stream_weights(stream *st, int32_t row, uint32_t bits)
 
 /* o += weights x values for rows [first, first + count), count at most ROW_SET; is_even: rows are
  * whole pairs of vectors and none is missing. */
-FOCI_INLINE void stream_values(stream *st, int32_t first, const int count,
-                               const char *const v[], const char *const next[],
-                               const float *weights, int32_t keys,
+FOCI_INLINE void stream_values(stream *st, int32_t first, const int count, const char *const v[],
+                               const char *const next[], const float *weights, int32_t keys,
                                const focal_dtype dtype, const bool is_even)
 {
     const int sets = is_even ? VALUE_SETS : 1; /* panels of columns at a time */
@@ -236,9 +240,8 @@ FOCI_INLINE void stream_values(stream *st, int32_t first, const int count,
 }
 
 /* Rows [first, first + count) in sets, with what decides the inner loop known to the compiler. */
-FOCI_INLINE void stream_sets(stream *st, int32_t first, int32_t count,
-                             const char *const v[], const char *const next[],
-                             const float *weights, int32_t keys,
+FOCI_INLINE void stream_sets(stream *st, int32_t first, int32_t count, const char *const v[],
+                             const char *const next[], const float *weights, int32_t keys,
                              const focal_dtype dtype, const bool is_even)
 {
     for (; count >= ROW_SET; count -= ROW_SET, first += ROW_SET)
@@ -255,8 +258,10 @@ static void stream_value_rows(stream *st, int32_t first, int32_t count, const ch
     const bool is_even = is_whole && st->call->a->Dv % (VALUE_SETS * NR) == 0 && keys % PACK == 0;
     const float *weights = st->p + half / PACK;
     if (st->call->a->dtype == FOCAL_F32) {
-        if (is_even) stream_sets(st, first, count, v, next, weights, keys, FOCAL_F32, true);
-        else stream_sets(st, first, count, v, next, weights, keys, FOCAL_F32, false);
+        if (is_even)
+            stream_sets(st, first, count, v, next, weights, keys, FOCAL_F32, true);
+        else
+            stream_sets(st, first, count, v, next, weights, keys, FOCAL_F32, false);
     } else if (is_even) {
         stream_sets(st, first, count, v, next, weights, keys, FOCAL_BF16, true);
     } else {
@@ -364,14 +369,15 @@ static void stream_item(const split_item *item, const stream_source *sources, st
         bool is_whole[STREAM_HEADS];
         for (int32_t h = 0; h < item->heads; h++) {
             find_keys(&sources[h], entry + STREAM_KEYS, &next[h]);
-            for (int32_t m = count; m < STREAM_KEYS; m++) turn[h].k[m] = turn[h].k[0]; /* not seen */
+            for (int32_t m = count; m < STREAM_KEYS; m++)
+                turn[h].k[m] = turn[h].k[0]; /* not seen */
         }
         for (int half = 0; half < STREAM_KEYS; half += VL)
             for (int32_t h = 0; h < item->heads; h++)
                 stream_scores(&streams[h], &turn[h], &next[h], half);
         for (int32_t h = 0; h < item->heads; h++)
-            is_whole[h] = stream_turn_weights(&streams[h], entry, count,
-                                              met_before(&streams[h], &sources[h], &turn[h], count));
+            is_whole[h] = stream_turn_weights(
+                &streams[h], entry, count, met_before(&streams[h], &sources[h], &turn[h], count));
         for (int half = 0; half < STREAM_KEYS; half += VL)
             for (int32_t h = 0; h < item->heads; h++)
                 stream_half(&streams[h], &turn[h], &next[h], half, count, is_whole[h]);
@@ -384,8 +390,8 @@ static void split_intervals(const split_call *split, const split_item *item, int
 {
     const fwd_call *call = split->fwd;
     for (int32_t n = 0; n < item->tokens * call->group; n++) {
-        const foci_local local = foci_attn_local(call->a, &call->a->seqs[item->seq],
-                                                 item->token + n / call->group);
+        const foci_local local =
+            foci_attn_local(call->a, &call->a->seqs[item->seq], item->token + n / call->group);
         lo[n] = item->part == PIECE_LOCAL ? local.lo : 0;
         hi[n] = item->part == PIECE_LOCAL   ? local.hi
                 : item->part == PIECE_SINKS ? local.sink_hi
@@ -498,15 +504,17 @@ static void split_work(void *arg, int64_t index, int32_t thread)
 static void add_pieces(const fwd_call *call, split_call *split, split_item *items, split_item item,
                        int32_t begin, int32_t end, int32_t heads)
 {
-    const int32_t first = begin / SPLIT_KEYS * SPLIT_KEYS;
-    const int32_t joint = foci_pieces(end - first, SPLIT_KEYS) >= 8 ? STREAM_HEADS : 1;
-    for (int32_t at = first; at < end; at += SPLIT_KEYS) {
+    const int64_t even = foci_round_up(foci_pieces(end, SPLIT_PIECES), SPLIT_LEAST);
+    const int32_t length = (int32_t)foci_max64(foci_min64(even, SPLIT_MOST), SPLIT_LEAST);
+    const int32_t first = begin / length * length;
+    const int32_t joint = foci_pieces(end - first, length) >= 8 ? STREAM_HEADS : 1;
+    for (int32_t at = first; at < end; at += length) {
         for (int32_t n = 0; n < heads; n += joint) {
             split_item piece = item;
             piece.g = item.g + n;
             piece.heads = (int32_t)foci_min64(joint, heads - n);
             piece.begin = (int32_t)foci_max64(at, begin);
-            piece.end = (int32_t)foci_min64(at + SPLIT_KEYS, end);
+            piece.end = (int32_t)foci_min64((int64_t)at + length, end);
             piece.partial = split->partial_rows;
             split->partial_rows += (int64_t)piece.heads * piece.tokens * call->group;
             if (items) items[split->item_count] = piece;
@@ -564,7 +572,8 @@ static void merge_query(const split_call *split, int32_t n, int32_t token, fwd_s
                 const float neg_max = from[call->o_stride + 1];
                 if (neg_max == INFINITY) continue; /* it saw no key */
                 const bool is_first = (s->fresh[row / MR] >> row % MR & 1U) != 0;
-                const float least = is_first || neg_max < s->neg_max[row] ? neg_max : s->neg_max[row];
+                const float least =
+                    is_first || neg_max < s->neg_max[row] ? neg_max : s->neg_max[row];
                 const float old = is_first ? 0.0F : exp2f(least - s->neg_max[row]);
                 const float new = exp2f(least - neg_max);
                 float *o = s->o + row * call->o_stride;
@@ -652,13 +661,14 @@ static focal_status run_forward(fwd_call *call)
         const bool splits = is_split(a, n);
         const int64_t tokens =
             splits ? a->seqs[n].T : foci_min64(block_tokens(call, &a->seqs[n]), a->seqs[n].T);
-        const int64_t rows = foci_max64(tokens * call->group, splits ? STREAM_ROWS * STREAM_HEADS : 1);
+        const int64_t rows =
+            foci_max64(tokens * call->group, splits ? STREAM_ROWS * STREAM_HEADS : 1);
         fwd_scratch s;
         const int64_t bytes = lay_out(call, rows, !splits && a->seqs[n].keys, NULL, &s);
         call->scratch_bytes = foci_max64(call->scratch_bytes, bytes);
     }
-    call->scratch = foci_scratch(call->ctx, (size_t)focal_ctx_threads(call->ctx),
-                                 (size_t)call->scratch_bytes);
+    call->scratch =
+        foci_scratch(call->ctx, (size_t)focal_ctx_threads(call->ctx), (size_t)call->scratch_bytes);
     if (!call->scratch) return FOCAL_ENOMEM;
     if (split_count < a->seq_count) FOCAL_TRY(run_blocks(call));
     return split_count > 0 ? run_split(call) : FOCAL_OK;

@@ -7,7 +7,8 @@
  *
  * The softmax stays out of the way because the running maximum only moves when a score exceeds it
  * by `margin`, so a row is rescaled a few times in a whole text, and its weights never leave the
- * registers before they are final. (Starting the accumulators at minus the maximum saves an addition and costs accuracy.) */
+ * registers before they are final. (Starting the accumulators at minus the maximum saves an
+ * addition and costs accuracy.) */
 #ifndef FOCI_OPS_ATTN_ATTN_FORWARD_BODY_H
 #define FOCI_OPS_ATTN_ATTN_FORWARD_BODY_H
 
@@ -31,12 +32,12 @@ enum {
     BLOCK_ROWS = 768,           /* rows of an item without groups: state and queries fit L2 */
     GROUP_BLOCK_MIN = 128,      /* tokens of an item with groups */
     GROUP_BLOCK_MAX = 1024,
-    PACK_CHUNK = 8,   /* panels a packing item */
+    PACK_CHUNK = 8,    /* panels a packing item */
     SPLIT_TOKENS = 16, /* up to so many queries the keys are split instead */
     STREAM_ROWS = 16,  /* up to so many rows keys are then streamed, above they are packed */
     STREAM_HEADS = 4,  /* key heads streamed side by side */
     STREAM_WORDS = STREAM_HEADS * STREAM_ROWS * NR * (VL / 4 + 1), /* their scores and weights */
-    WEIGHT_WORDS = TILE_ROWS * P_STRIDE > STREAM_WORDS ? TILE_ROWS * P_STRIDE : STREAM_WORDS
+    WEIGHT_WORDS = TILE_ROWS * P_STRIDE > STREAM_WORDS ? TILE_ROWS *P_STRIDE : STREAM_WORDS
 };
 
 static const float log2_e = 1.44269504F;
@@ -48,13 +49,13 @@ static const float margin = 4.0F;
 typedef struct fwd_call {
     focal_ctx *ctx;
     const focal_attn_args *a;
-    int32_t group;          /* query heads a key head */
-    int64_t q_words;        /* words of a query or key row */
-    int64_t v_panels;       /* panels of NR columns in a value row */
-    int64_t o_stride;       /* floats of an output row: v_panels * NR */
-    int64_t panel_words;    /* a packed panel: keys, then values, then memberships with a gate */
+    int32_t group;       /* query heads a key head */
+    int64_t q_words;     /* words of a query or key row */
+    int64_t v_panels;    /* panels of NR columns in a value row */
+    int64_t o_stride;    /* floats of an output row: v_panels * NR */
+    int64_t panel_words; /* a packed panel: keys, then values, then memberships with a gate */
     const focal_attn_gate *gate; /* of the scores, or NULL */
-    char *scratch;          /* one piece a thread */
+    char *scratch;               /* one piece a thread */
     int64_t scratch_bytes;
     struct fwd_item *items;
     struct fwd_groups *groups; /* one a sequence; NULL without key sets */
@@ -68,23 +69,23 @@ typedef struct strip_bounds {
 /* Up to TILE_ROWS query rows and their running softmax. */
 typedef struct row_tile {
     int32_t strips;
-    const float *q;     /* (TILE_ROWS, q_words) */
-    float *o;           /* (TILE_ROWS, o_stride) */
-    float *sum;         /* (TILE_ROWS, VL) the lanes of the sum of weights */
-    float *neg_max;     /* (TILE_ROWS) minus the running maximum, 0 while there is none */
-    uint32_t *fresh;    /* (TILE_STRIPS) bit r: row r has met no key yet */
-    const int32_t *lo, *hi;      /* (TILE_ROWS) the entries a row sees */
-    const strip_bounds *bounds;  /* (TILE_STRIPS) */
-    const uint64_t *query_mask;  /* (TILE_ROWS), shared groups only */
-    gate_rows gate;              /* with a gate */
+    const float *q;             /* (TILE_ROWS, q_words) */
+    float *o;                   /* (TILE_ROWS, o_stride) */
+    float *sum;                 /* (TILE_ROWS, VL) the lanes of the sum of weights */
+    float *neg_max;             /* (TILE_ROWS) minus the running maximum, 0 while there is none */
+    uint32_t *fresh;            /* (TILE_STRIPS) bit r: row r has met no key yet */
+    const int32_t *lo, *hi;     /* (TILE_ROWS) the entries a row sees */
+    const strip_bounds *bounds; /* (TILE_STRIPS) */
+    const uint64_t *query_mask; /* (TILE_ROWS), shared groups only */
+    gate_rows gate;             /* with a gate */
 } row_tile;
 
 /* Up to RUN_PANELS packed panels, in list order. */
 typedef struct key_run {
-    int32_t begin, end;        /* list entries */
-    const float *panels;       /* (.., panel_words) */
-    const uint8_t *has_odd;    /* one a panel: values hold an infinity or NaN */
-    const uint64_t *key_mask;  /* (RUN_KEYS) groups below this one, shared groups only */
+    int32_t begin, end;       /* list entries */
+    const float *panels;      /* (.., panel_words) */
+    const uint8_t *has_odd;   /* one a panel: values hold an infinity or NaN */
+    const uint64_t *key_mask; /* (RUN_KEYS) groups below this one, shared groups only */
 } key_run;
 
 /* The keys of a panel that a row sees: its interval, less what a shared set met before. */
@@ -260,7 +261,8 @@ FOCI_INLINE void weigh_values(const fwd_call *call, const row_tile *rows, int32_
         for (int32_t p = from; p < to; p++) {
             const int32_t key = keys->begin + p * NR;
             const int64_t w0 = foci_max64(bounds->lo_min - key, 0) / PACK;
-            const int64_t w1 = words_of(foci_min64(foci_min64(bounds->hi_max, keys->end) - key, NR));
+            const int64_t w1 =
+                words_of(foci_min64(foci_min64(bounds->hi_max, keys->end) - key, NR));
             const float *values = keys->panels + p * call->panel_words + call->q_words * NR +
                                   c * (NR / PACK * NR) + w0 * NR;
             const float *a = strip_weights + p * (NR / PACK) + w0;
@@ -296,8 +298,10 @@ static void attend(const fwd_call *call, const row_tile *rows, const key_run *ke
         const bool is_half = keys->end - keys->begin - p * NR <= VL;
         for (int32_t s = 0; s < rows->strips; s++) {
             if (p < from[s] || p >= to[s]) continue;
-            if (is_half) score_panel(call, rows, s, keys, p, weights, 1);
-            else score_panel(call, rows, s, keys, p, weights, 2);
+            if (is_half)
+                score_panel(call, rows, s, keys, p, weights, 1);
+            else
+                score_panel(call, rows, s, keys, p, weights, 2);
         }
     }
     for (int32_t s = 0; s < rows->strips; s++)
@@ -328,10 +332,10 @@ static bool pack_panel(const fwd_call *call, const char *const k[NR], const char
 /* The distant keys of a sequence, packed group by group, for every key head. */
 typedef struct fwd_groups {
     const focal_keys *keys;
-    float *panels;       /* (panel_count, panel_words) */
-    uint8_t *has_odd;    /* (panel_count) */
-    uint64_t *key_mask;  /* (panel_count, NR), shared groups only */
-    int64_t *begin;      /* (G, K+1) first panel of a group */
+    float *panels;      /* (panel_count, panel_words) */
+    uint8_t *has_odd;   /* (panel_count) */
+    uint64_t *key_mask; /* (panel_count, NR), shared groups only */
+    int64_t *begin;     /* (G, K+1) first panel of a group */
 } fwd_groups;
 
 /* Bits of the groups below c. */
@@ -368,7 +372,8 @@ static void pack_item(void *arg, int64_t index, int32_t thread)
         const int64_t entry = (p - groups->begin[(int64_t)g * (keys->K + 1) + c]) * NR;
         const int64_t left = keys->key_end[group] - keys->key_begin[group] - entry;
         const int32_t count = (int32_t)foci_min64(left, NR);
-        const int32_t *row = keys->key_row + router * keys->key_stride + keys->key_begin[group] + entry;
+        const int32_t *row =
+            keys->key_row + router * keys->key_stride + keys->key_begin[group] + entry;
         const foci_rows k_rows = foci_attn_k_rows(a, &a->seqs[pack->seq], g);
         const foci_rows v_rows = foci_attn_v_rows(a, &a->seqs[pack->seq], g);
         const char *k[NR] = {0}, *v[NR] = {0};
@@ -450,17 +455,17 @@ typedef struct fwd_item {
 
 /* One thread's memory; the sizes are in block_layout(). */
 typedef struct fwd_scratch {
-    float *weights;      /* (TILE_ROWS, P_STRIDE), or of the streamed heads */
-    float *panels;       /* (RUN_PANELS, panel_words) */
-    float *q;            /* (rows, q_words), or of one tile with groups */
-    float *o;            /* (rows, o_stride) */
-    float *sum;          /* (rows, VL) */
-    float *neg_max;      /* (rows) */
-    uint32_t *fresh;     /* (strips) */
-    int32_t *lo, *hi;    /* (rows) */
-    strip_bounds *bounds; /* (strips) */
+    float *weights;                    /* (TILE_ROWS, P_STRIDE), or of the streamed heads */
+    float *panels;                     /* (RUN_PANELS, panel_words) */
+    float *q;                          /* (rows, q_words), or of one tile with groups */
+    float *o;                          /* (rows, o_stride) */
+    float *sum;                        /* (rows, VL) */
+    float *neg_max;                    /* (rows) */
+    uint32_t *fresh;                   /* (strips) */
+    int32_t *lo, *hi;                  /* (rows) */
+    strip_bounds *bounds;              /* (strips) */
     float *tile_q, *tile_o, *tile_sum; /* one gathered tile, with groups */
-    gate_rows gate;      /* with a gate */
+    gate_rows gate;                    /* with a gate */
 } fwd_scratch;
 
 /* Lays a thread's memory out from base for items of `rows` rows; base NULL only counts. */
@@ -574,10 +579,9 @@ static void attend_list(const fwd_call *call, const fwd_item *item, int64_t rows
             }
             has_odd[p] = pack_panel(call, k, v, s->panels + p * call->panel_words);
             if (call->gate) /* no key set, so entries are positions */
-                gate_pack_keys(call->gate, seq, item->g, begin + p * NR,
-                               foci_max64(begin + p * NR, lo), to,
-                               s->panels + (p + 1) * call->panel_words -
-                                   (int64_t)call->gate->K * NR);
+                gate_pack_keys(
+                    call->gate, seq, item->g, begin + p * NR, foci_max64(begin + p * NR, lo), to,
+                    s->panels + (p + 1) * call->panel_words - (int64_t)call->gate->K * NR);
         }
         const key_run keys = {(int32_t)begin, (int32_t)end, s->panels, has_odd, NULL};
         for (int64_t row = 0; row < padded; row += TILE_ROWS) {
@@ -623,8 +627,7 @@ static void attend_local(const fwd_call *call, const fwd_item *item, int64_t row
     if (foci_attn_local(call->a, seq, last).sink_hi == 0) return;
     for (int64_t n = 0; n < rows; n++) {
         s->lo[n] = 0;
-        s->hi[n] =
-            foci_attn_local(call->a, seq, item->first + (int32_t)(n / call->group)).sink_hi;
+        s->hi[n] = foci_attn_local(call->a, seq, item->first + (int32_t)(n / call->group)).sink_hi;
     }
     attend_list(call, item, rows, NULL, s);
 }
@@ -634,8 +637,10 @@ static int32_t first_query(const int32_t *query, int32_t from, int32_t to, int32
 {
     while (from < to) {
         const int32_t mid = from + (to - from) / 2;
-        if (query[mid] < token) from = mid + 1;
-        else to = mid;
+        if (query[mid] < token)
+            from = mid + 1;
+        else
+            to = mid;
     }
     return from;
 }
@@ -672,24 +677,31 @@ static void attend_group_tile(const fwd_call *call, const fwd_item *item, int32_
         fresh[n / MR] |= (s->fresh[place[n] / MR] >> place[n] % MR & 1U) << n % MR;
     }
     for (int64_t n = 0; n < padded; n += MR) bounds[n / MR] = bounds_of(lo + n, hi + n);
-    const row_tile tile = {(int32_t)(padded / MR), s->tile_q, s->tile_o, s->tile_sum, neg_max,
-                           fresh, lo, hi, bounds, query_mask, {0}};
+    const row_tile tile = {(int32_t)(padded / MR),
+                           s->tile_q,
+                           s->tile_o,
+                           s->tile_sum,
+                           neg_max,
+                           fresh,
+                           lo,
+                           hi,
+                           bounds,
+                           query_mask,
+                           {0}};
     const int64_t panel = groups->begin[(int64_t)item->g * (keys->K + 1) + c];
     const int32_t end = hi[rows - 1]; /* ends do not descend */
     for (int32_t begin = 0; begin < end; begin += RUN_KEYS) {
         const int64_t at = panel + begin / NR;
-        const key_run run = {
-            begin, (int32_t)foci_min64(begin + RUN_KEYS, end),
-            groups->panels + at * call->panel_words, groups->has_odd + at,
-            groups->key_mask && c > 0 ? groups->key_mask + at * NR : NULL};
+        const key_run run = {begin, (int32_t)foci_min64(begin + RUN_KEYS, end),
+                             groups->panels + at * call->panel_words, groups->has_odd + at,
+                             groups->key_mask && c > 0 ? groups->key_mask + at * NR : NULL};
         attend(call, &tile, &run, s->weights);
     }
     for (int64_t n = 0; n < rows; n++) {
         memcpy(s->o + place[n] * call->o_stride, s->tile_o + n * call->o_stride, o_bytes);
         memcpy(s->sum + place[n] * VL, s->tile_sum + n * VL, VL * sizeof(float));
         s->neg_max[place[n]] = neg_max[n];
-        if ((fresh[n / MR] >> n % MR & 1U) == 0)
-            s->fresh[place[n] / MR] &= ~(1U << place[n] % MR);
+        if ((fresh[n / MR] >> n % MR & 1U) == 0) s->fresh[place[n] / MR] &= ~(1U << place[n] % MR);
     }
 }
 
@@ -726,8 +738,8 @@ static void finish_block(const fwd_call *call, const fwd_item *item, int64_t row
         const vec scale = v_set1(is_empty ? 0.0F : 1.0F / sum);
         for (int64_t d = 0; d < call->o_stride; d += VL)
             v_store(o + d, v_mul(v_load(o + d), scale));
-        store_row((char *)a->out + (q_row * a->out_stride + h * a->Dv) *
-                                       (int64_t)focal_dtype_bytes(a->dtype),
+        store_row((char *)a->out +
+                      (q_row * a->out_stride + h * a->Dv) * (int64_t)focal_dtype_bytes(a->dtype),
                   a->dtype, o, a->Dv);
         if (a->lse)
             a->lse[q_row * a->H + h] =
@@ -745,8 +757,10 @@ static void forward_item(void *arg, int64_t index, int32_t thread)
     fwd_scratch s;
     (void)lay_out(call, rows, has_groups, call->scratch + thread * call->scratch_bytes, &s);
     begin_block(call, item, rows, &s);
-    if (call->gate) attend_gated(call, item, rows, &s);
-    else attend_local(call, item, rows, &s);
+    if (call->gate)
+        attend_gated(call, item, rows, &s);
+    else
+        attend_local(call, item, rows, &s);
     if (has_groups) attend_groups(call, item, &s);
     finish_block(call, item, rows, &s);
 }

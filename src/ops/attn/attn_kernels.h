@@ -37,16 +37,16 @@ focal_status foci_attn_ref_backward(focal_ctx *ctx, const focal_attn_args *args,
 bool foci_attn_avx512bf16_can(const focal_ctx *ctx, const focal_attn_args *args);
 focal_status foci_attn_avx512bf16_forward(focal_ctx *ctx, const focal_attn_args *args);
 focal_status foci_attn_avx512bf16_backward(focal_ctx *ctx, const focal_attn_args *args,
-                                   const focal_attn_grads *grads);
+                                           const focal_attn_grads *grads);
 
 bool foci_attn_avx512_can(const focal_ctx *ctx, const focal_attn_args *args);
 focal_status foci_attn_avx512_forward(focal_ctx *ctx, const focal_attn_args *args);
 focal_status foci_attn_avx512_backward(focal_ctx *ctx, const focal_attn_args *args,
-                                   const focal_attn_grads *grads);
+                                       const focal_attn_grads *grads);
 
 bool foci_attn_avx2_can(const focal_ctx *ctx, const focal_attn_args *args);
 focal_status foci_attn_avx2_forward(focal_ctx *ctx, const focal_attn_args *args);
 focal_status foci_attn_avx2_backward(focal_ctx *ctx, const focal_attn_args *args,
-                                   const focal_attn_grads *grads);
+                                     const focal_attn_grads *grads);
 
 #endif /* FOCI_OPS_ATTN_ATTN_KERNELS_H */

@@ -25,8 +25,10 @@ static double load(focal_dtype dtype, const void *base, int64_t n)
 
 static void store(focal_dtype dtype, void *base, int64_t n, double value)
 {
-    if (dtype == FOCAL_F32) ((float *)base)[n] = (float)value;
-    else ((uint16_t *)base)[n] = foci_bf16_from_float((float)value);
+    if (dtype == FOCAL_F32)
+        ((float *)base)[n] = (float)value;
+    else
+        ((uint16_t *)base)[n] = foci_bf16_from_float((float)value);
 }
 
 static double dot(focal_dtype dtype, const void *a, const void *b, int64_t count)
@@ -190,8 +192,8 @@ static void attend_row(const ref_call *call, int32_t g, int32_t h, int32_t i, se
 {
     const focal_attn_args *a = call->a;
     const int64_t q_row = call->seq->q_row + i;
-    fill_logits(call, g, head_at(a, a->q, q_row, a->q_stride, (int64_t)h * a->D),
-                gq_of(call, g, i), list);
+    fill_logits(call, g, head_at(a, a->q, q_row, a->q_stride, (int64_t)h * a->D), gq_of(call, g, i),
+                list);
     double max = -(double)INFINITY, sum = 0.0;
     for (int32_t n = 0; n < list->count; n++) {
         list->weight[n] = gated_logit(a, list, n);
@@ -210,8 +212,7 @@ static void attend_row(const ref_call *call, int32_t g, int32_t h, int32_t i, se
             acc += list->weight[n] * load(a->dtype, foci_row(&v_rows, list->row[n]), d);
         store(a->dtype, out, d, list->count > 0 ? acc / sum : 0.0);
     }
-    if (a->lse)
-        a->lse[q_row * a->H + h] = list->count > 0 ? (float)(max + log(sum)) : -INFINITY;
+    if (a->lse) a->lse[q_row * a->H + h] = list->count > 0 ? (float)(max + log(sum)) : -INFINITY;
 }
 
 static void forward_query(void *arg, int64_t index, int32_t thread)
@@ -243,8 +244,7 @@ static focal_status run_sequences(ref_call *call, foci_work fn,
     for (int32_t n = 0; n < a->seq_count; n++) {
         call->seq = &a->seqs[n];
         call->visits = (foci_visits){0};
-        if (call->seq->keys)
-            FOCAL_TRY(foci_visits_make(call->ctx, call->seq->keys, &call->visits));
+        if (call->seq->keys) FOCAL_TRY(foci_visits_make(call->ctx, call->seq->keys, &call->visits));
         foci_parallel(call->ctx, items(call), fn, call);
         foci_scratch_free(call->ctx, call->visits.begin);
         if (atomic_load(&call->is_out_of_memory))
@@ -310,9 +310,9 @@ static void backward_row(const ref_call *call, int32_t g, int32_t h, int32_t i, 
                 dgate = ds * list->logit[n] * lambda * open * (1.0 - open);
                 ds *= open;
             }
-            const float *gk =
-                a->gate->gk + ((call->seq->k_row + row) * a->gate->routers +
-                               foci_router_of(a->gate->routers, g)) * a->gate->K;
+            const float *gk = a->gate->gk + ((call->seq->k_row + row) * a->gate->routers +
+                                             foci_router_of(a->gate->routers, g)) *
+                                                a->gate->K;
             for (int32_t c = 0; c < a->gate->K; c++) {
                 sums->dgq[(int64_t)i * a->gate->K + c] += dgate * (double)gk[c];
                 sums->dgk[row * a->gate->K + c] += dgate * (double)gq[c];

@@ -178,8 +178,10 @@ static inline void pack_row(float *words, const char *row, focal_dtype dtype, in
     const int64_t count = words_of(width);
     for (int64_t w = 0; w < count; w += VL) {
         const vec x = words_at(row, dtype, w * PACK, width);
-        if (count - w >= VL) v_store(words + w, x);
-        else v_store_some(words + w, x, count - w);
+        if (count - w >= VL)
+            v_store(words + w, x);
+        else
+            v_store_some(words + w, x, count - w);
     }
 }
 

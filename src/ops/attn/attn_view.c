@@ -35,8 +35,8 @@ focal_status foci_visits_make(focal_ctx *ctx, const focal_keys *keys, foci_visit
     const int64_t stride = keys->query_stride;
     int32_t *block = foci_scratch(ctx, (size_t)(routers * (width + 2 * stride)), sizeof *block);
     if (!block) return FOCAL_ENOMEM;
-    *visits = (foci_visits){block, block + routers * width, block + routers * (width + stride),
-                            stride};
+    *visits =
+        (foci_visits){block, block + routers * width, block + routers * (width + stride), stride};
     for (int64_t r = 0; r < routers; r++) {
         int32_t *begin = visits->begin + r * width;
         const int32_t *query = keys->query + r * stride, *query_end = keys->query_end + r * stride;
