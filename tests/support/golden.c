@@ -61,8 +61,10 @@ static void read_tensor(golden *g, const char *line)
     golden_case *c = &g->cases[g->case_count - 1];
     assert_true(c->tensor_count < GOLDEN_TENSORS);
     golden_tensor *t = &c->tensors[c->tensor_count++];
-    long long offset = -1, count = -1;
-    assert_int_equal(sscanf(line, "tensor %31s %lld %lld", t->name, &offset, &count), 3);
+    int name_end = 0;
+    assert_int_equal(sscanf(line, "tensor %31s%n", t->name, &name_end), 1);
+    char *end = NULL;
+    const long long offset = strtoll(line + name_end, &end, 10), count = strtoll(end, &end, 10);
     assert_true(offset >= 0 && count >= 0 && offset <= g->count && count <= g->count - offset);
     t->data = g->data + offset;
     t->count = count;

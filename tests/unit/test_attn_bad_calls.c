@@ -135,6 +135,14 @@ BEND(descending_rows, c->seqs[1].q_row = 0)
 static const bend list_bends[] = {empty_seq,  seq_without_keys, negative_q_row,   negative_k_row,
                                   huge_q_row, huge_k_row,       overlapping_rows, descending_rows};
 
+/* The table is the case's own, though the arguments promise not to change it. */
+static void clear_page(attn_case *c, int32_t page)
+{
+    const void **pages;
+    memcpy(&pages, &c->seqs[0].k_pages, sizeof pages);
+    pages[page] = NULL;
+}
+
 BEND(no_page_rows, c->args.page_rows = 0)
 BEND(negative_page_rows, c->args.page_rows = -7)
 BEND(one_page_missing, c->seqs[0].page_count--)
@@ -142,7 +150,7 @@ BEND(no_pages, c->seqs[0].page_count = 0)
 BEND(negative_pages, c->seqs[0].page_count = -1)
 BEND(pages_of_k_only, c->seqs[0].v_pages = NULL)
 BEND(pages_of_v_only, c->seqs[0].k_pages = NULL)
-BEND(null_page, ((const void **)(uintptr_t)c->seqs[0].k_pages)[2] = NULL)
+BEND(null_page, clear_page(c, 2))
 
 static const bend page_bends[] = {no_page_rows,   negative_page_rows, one_page_missing, no_pages,
                                   negative_pages, pages_of_k_only,    pages_of_v_only,  null_page};

@@ -337,9 +337,10 @@ static void straight_gate_is_its_formula(void **state)
                 double s = 0.0, gap = 0.0;
                 for (int d = 0; d < D; d++) {
                     s += gated.x[(i * H + h) * D + d] *
-                         gated.x[gated.counts[0] + (j * G + h / 2) * D + d];
+                         gated.x[gated.counts[0] + (int64_t)(j * G + h / 2) * D + d];
                     gap += gated.dout[(i * H + h) * D + d] *
-                           (gated.x[gated.counts[0] + gated.counts[1] + (j * G + h / 2) * D + d] -
+                           (gated.x[gated.counts[0] + gated.counts[1] +
+                                    (int64_t)(j * G + h / 2) * D + d] -
                             out[(i * H + h) * D + d]);
                 }
                 const double excess = s - lse[i * H + h];

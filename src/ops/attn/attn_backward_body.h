@@ -155,9 +155,8 @@ static int32_t part_search(const part_view *view, int32_t entry, bool by_lo)
     return from;
 }
 
-static int64_t lay_out_backward(const bwd_call *call, char *base, bwd_scratch *s)
+static int64_t lay_out_backward(const bwd_call *call, bump b, bwd_scratch *s)
 {
-    bump b = {base, 0};
     const size_t f = sizeof(float);
     const int64_t k_panels = call->k_stride / NR, v_panels = call->v_stride / NR;
     s->k = bump_take(&b, KEY_BLOCK * call->k_words, f);
@@ -169,9 +168,9 @@ static int64_t lay_out_backward(const bwd_call *call, char *base, bwd_scratch *s
     s->dout_t = bump_take(&b, QUERY_TILE * call->v_words, f);
     s->q_c = bump_take(&b, k_panels * (QUERY_TILE / PACK) * NR, f);
     s->dout_c = bump_take(&b, v_panels * (QUERY_TILE / PACK) * NR, f);
-    s->p = bump_take(&b, QUERY_PANELS * SUB_KEYS * (NR / PACK), f);
-    s->ds = bump_take(&b, QUERY_PANELS * SUB_KEYS * (NR / PACK), f);
-    s->ds_c = PACK == 1 ? s->ds : bump_take(&b, QUERY_PANELS * (SUB_KEYS / PACK) * NR, f);
+    s->p = bump_take(&b, (int64_t)QUERY_PANELS * SUB_KEYS * (NR / PACK), f);
+    s->ds = bump_take(&b, (int64_t)QUERY_PANELS * SUB_KEYS * (NR / PACK), f);
+    s->ds_c = PACK == 1 ? s->ds : bump_take(&b, (int64_t)QUERY_PANELS * (SUB_KEYS / PACK) * NR, f);
     s->dq_t = bump_take(&b, QUERY_PANELS * call->kt_rows * NR, f);
     s->columns = bump_take(&b, k_panels * (NR / PACK) * NR, f);
     s->key_mask = bump_take(&b, KEY_BLOCK, sizeof(uint64_t));
@@ -210,11 +209,11 @@ static void pack_block(const bwd_call *call, const bwd_item *item, const part_vi
     memset(s->kt, 0, (size_t)(call->kt_rows * ldk) * sizeof(float));
     s->has_odd_k = false;
     for (int32_t n = 0; n < padded; n += VL * PACK) { /* VL words of keys at a time */
-        s->has_odd_k |= pack_columns(s->columns, row + n, VL * PACK, a->dtype, a->D);
+        s->has_odd_k |= pack_columns(s->columns, row + n, (int64_t)VL * PACK, a->dtype, a->D);
         for (int64_t d = 0; d < a->D; d += VL) {
             vec block[VL];
-            const float *from = s->columns + d / NR * (VL * NR) + d % NR;
-            for (int w = 0; w < VL; w++) block[w] = v_load(from + w * NR);
+            const float *from = s->columns + d / NR * ((int64_t)VL * NR) + d % NR;
+            for (int w = 0; w < VL; w++) block[w] = v_load(from + (int64_t)w * NR);
             v_transpose(block);
             const int64_t rows = foci_min64(a->D - d, VL);
             for (int64_t r = 0; r < rows; r++) v_store(s->kt + (d + r) * ldk + n / PACK, block[r]);
@@ -253,12 +252,12 @@ static void pack_queries(const bwd_call *call, const bwd_item *item, const part_
     for (int32_t p = 0; p < QUERY_PANELS; p++) {
         strip_bounds *b = &tile->bounds[p];
         *b = (strip_bounds){INT32_MAX, 0, 0, 0};
-        const int32_t last = (int32_t)foci_min64(rows, (p + 1) * NR) - 1;
+        const int32_t last = (int32_t)foci_min64(rows, (int64_t)(p + 1) * NR) - 1;
         if (last < p * NR) continue;
         /* Intervals ascend; a panel with padding counts as one whose rows end at once. */
-        b->lo_min = tile->lo[p * NR];
+        b->lo_min = tile->lo[(int64_t)p * NR];
         b->lo_max = tile->lo[last];
-        b->hi_min = last - p * NR == NR - 1 ? tile->hi[p * NR] : 0;
+        b->hi_min = last - p * NR == NR - 1 ? tile->hi[(int64_t)p * NR] : 0;
         b->hi_max = tile->hi[last];
         pack_transposed(s->q_t + p * call->k_words * NR, q + (int64_t)p * NR, a->dtype, a->D);
         pack_transposed(s->dout_t + p * call->v_words * NR, dout + (int64_t)p * NR, a->dtype,
@@ -305,7 +304,8 @@ FOCI_INLINE void backward_tile(const bwd_call *call, const bwd_item *item, const
             for (int n = 0; n < 2; n++) {
                 x[r][n] = soft_cap(x[r][n], cap);
                 const vec y = v_mul(x[r][n], v_set1(1.0F / cap));
-                v_store(slope + r * NR + n * VL, v_fma(v_sub(v_zero(), y), y, v_set1(1.0F)));
+                v_store(slope + (int64_t)r * NR + (int64_t)n * VL,
+                        v_fma(v_sub(v_zero(), y), y, v_set1(1.0F)));
             }
         }
     }
@@ -316,7 +316,7 @@ FOCI_INLINE void backward_tile(const bwd_call *call, const bwd_item *item, const
         tile_load(x, weight, NR);
     }
     const vec lse0 = v_load(tile->lse + column), lse1 = v_load(tile->lse + column + VL);
-    float *p = s->p + ((int64_t)panel * SUB_KEYS + strip * MR) * (NR / PACK);
+    float *p = s->p + ((int64_t)panel * SUB_KEYS + (int64_t)strip * MR) * (NR / PACK);
 #pragma GCC unroll 12
     for (int r = 0; r < MR; r++) {
         /* the difference first: it is exact where it matters, at scores near lse */
@@ -334,9 +334,9 @@ FOCI_INLINE void backward_tile(const bwd_call *call, const bwd_item *item, const
     }
 #pragma GCC unroll 12
     for (int r = 0; r < MR; r++) {
-        v_store(weight + r * NR, x[r][0]);
-        v_store(weight + r * NR + VL, x[r][1]);
-        v_store_packed(p + r * (NR / PACK), x[r][0], x[r][1]);
+        v_store(weight + (int64_t)r * NR, x[r][0]);
+        v_store(weight + (int64_t)r * NR + VL, x[r][1]);
+        v_store_packed(p + (int64_t)r * (NR / PACK), x[r][0], x[r][1]);
         x[r][0] = x[r][1] = v_zero();
     }
     if (has_gate) gate_hide(&pairs, p);
@@ -345,8 +345,8 @@ FOCI_INLINE void backward_tile(const bwd_call *call, const bwd_item *item, const
     const vec delta0 = v_load(tile->delta + column), delta1 = v_load(tile->delta + column + VL);
 #pragma GCC unroll 12
     for (int r = 0; r < MR; r++) {
-        x[r][0] = v_mul(v_load(weight + r * NR), v_sub(x[r][0], delta0));
-        x[r][1] = v_mul(v_load(weight + r * NR + VL), v_sub(x[r][1], delta1));
+        x[r][0] = v_mul(v_load(weight + (int64_t)r * NR), v_sub(x[r][0], delta0));
+        x[r][1] = v_mul(v_load(weight + (int64_t)r * NR + VL), v_sub(x[r][1], delta1));
     }
     if (has_gate) {
         tile_store(weight, NR, x);
@@ -355,8 +355,8 @@ FOCI_INLINE void backward_tile(const bwd_call *call, const bwd_item *item, const
     }
     if (cap > 0.0F) {
         for (int r = 0; r < MR; r++) {
-            x[r][0] = v_mul(x[r][0], v_load(slope + r * NR));
-            x[r][1] = v_mul(x[r][1], v_load(slope + r * NR + VL));
+            x[r][0] = v_mul(x[r][0], v_load(slope + (int64_t)r * NR));
+            x[r][1] = v_mul(x[r][1], v_load(slope + (int64_t)r * NR + VL));
         }
     }
     if (is_masked) { /* again: 0 times what an unseen value holds may be NaN */
@@ -365,16 +365,17 @@ FOCI_INLINE void backward_tile(const bwd_call *call, const bwd_item *item, const
             x[r][1] = v_select(bits[r][1], x[r][1], v_zero());
         }
     }
-    float *ds = s->ds + ((int64_t)panel * SUB_KEYS + strip * MR) * (NR / PACK);
+    float *ds = s->ds + ((int64_t)panel * SUB_KEYS + (int64_t)strip * MR) * (NR / PACK);
 #pragma GCC unroll 12
-    for (int r = 0; r < MR; r++) v_store_packed(ds + r * (NR / PACK), x[r][0], x[r][1]);
+    for (int r = 0; r < MR; r++) v_store_packed(ds + (int64_t)r * (NR / PACK), x[r][0], x[r][1]);
     if (PACK == 2) {
-        float *ds_c = s->ds_c + ((int64_t)panel * SUB_KEYS + strip * MR) / PACK * NR;
+        float *ds_c = s->ds_c + ((int64_t)panel * SUB_KEYS + (int64_t)strip * MR) / PACK * NR;
         for (int r = 0; r < MR; r += PACK) {
-            vec lo = v_load(ds + r * (NR / PACK)), hi = v_load(ds + (r + PACK - 1) * (NR / PACK));
+            vec lo = v_load(ds + (int64_t)r * (NR / PACK)),
+                hi = v_load(ds + (int64_t)(r + PACK - 1) * (NR / PACK));
             v_zip(&lo, &hi);
-            v_store(ds_c + r / PACK * NR, lo);
-            v_store(ds_c + r / PACK * NR + VL, hi);
+            v_store(ds_c + (int64_t)r / PACK * NR, lo);
+            v_store(ds_c + (int64_t)r / PACK * NR + VL, hi);
         }
     }
 }
@@ -388,7 +389,7 @@ static __attribute__((noinline)) void tile_dot_odd_left(float *sums, const float
         float cleared[MR * (SUB_KEYS / PACK)];
         for (int r = 0; r < MR; r++)
             for (int64_t w = 0; w < words; w++)
-                cleared[r * (SUB_KEYS / PACK) + w] =
+                cleared[(int64_t)r * (SUB_KEYS / PACK) + w] =
                     word_where_met(a[r * lda + w], b[w * NR + column]);
         vec acc[MR][2];
         tile_load(acc, sums, NR);
@@ -405,7 +406,7 @@ FOCI_INLINE void add_dq(const bwd_call *call, const bwd_scratch *s, int32_t sub,
 {
     const int64_t ldk = KEY_BLOCK / PACK;
     const float *left = s->kt + (sub + from * MR) / PACK;
-    const float *right = s->ds_c + ((int64_t)panel * SUB_KEYS + from * MR) / PACK * NR;
+    const float *right = s->ds_c + ((int64_t)panel * SUB_KEYS + (int64_t)from * MR) / PACK * NR;
     const int64_t words = (int64_t)(to - from) * MR / PACK;
     float *sums = s->dq_t + panel * call->kt_rows * NR;
     for (int64_t d = 0; d < call->kt_rows; d += MR) {
@@ -429,8 +430,8 @@ static inline bool tile_is_seen(const query_tile *tile, int32_t panel, int32_t e
 
 static void clear_tile(const bwd_scratch *s, int32_t strip, int32_t panel)
 {
-    const int64_t at = (int64_t)panel * SUB_KEYS + strip * MR;
-    const size_t bytes = MR * (NR / PACK) * sizeof(float);
+    const int64_t at = (int64_t)panel * SUB_KEYS + (int64_t)strip * MR;
+    const size_t bytes = (int64_t)MR * (NR / PACK) * sizeof(float);
     memset(s->p + at * (NR / PACK), 0, bytes);
     memset(s->ds + at * (NR / PACK), 0, bytes);
     if (PACK == 2) memset(s->ds_c + at / PACK * NR, 0, bytes);
@@ -540,7 +541,7 @@ static void backward_item(void *arg, int64_t index, int32_t thread)
     const part_view view = view_part(call->a, item->seq, item->g, item->part);
     bwd_scratch s;
     query_tile tile;
-    (void)lay_out_backward(call, call->scratch + thread * call->scratch_bytes, &s);
+    (void)lay_out_backward(call, (bump){call->scratch + thread * call->scratch_bytes, 0}, &s);
     pack_block(call, item, &view, &s);
     if (is_gated(call))
         gate_pack_block(&call->gate, view.seq, item->g, item->begin, item->end, &s.gate);
@@ -725,7 +726,7 @@ static focal_status run_backward(bwd_call *call, void *sums[3])
     FOCAL_TRY(gate_begin(call->ctx, &call->gate, call->grads));
     const int64_t count = list_backward_items(call, NULL);
     bwd_scratch s;
-    call->scratch_bytes = lay_out_backward(call, NULL, &s);
+    call->scratch_bytes = lay_out_backward(call, (bump){NULL, 0}, &s);
     call->items = foci_scratch(call->ctx, (size_t)count, sizeof *call->items);
     call->progress = foci_scratch(call->ctx, (size_t)count, sizeof *call->progress);
     call->scratch =

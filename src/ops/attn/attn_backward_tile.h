@@ -22,7 +22,8 @@ FOCI_INLINE void add_product(float *sums, int64_t stride, int64_t width, const f
         tile_load(acc, sums + c * NR, stride);
         for (int32_t p = from; p < to; p++) {
             const float *a = left + (int64_t)p * SUB_KEYS * (NR / PACK);
-            const float *b = columns + c * (QUERY_TILE / PACK * NR) + p * (NR / PACK * NR);
+            const float *b = columns + c * ((int64_t)QUERY_TILE / PACK * NR) +
+                             (int64_t)p * ((int64_t)NR / PACK * NR);
             if (__builtin_expect(is_odd, 0)) {
                 tile_store(sums + c * NR, stride, acc);
                 tile_dot_odd_right(sums + c * NR, stride, a, NR / PACK, b, NR / PACK);

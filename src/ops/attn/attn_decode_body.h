@@ -104,7 +104,7 @@ FOCI_INLINE void score_lanes(const stream *st, int32_t first, const int count,
         for (int n = 0; n < 4; n++) {
             const char *key = k[4 * four + n];
             if (first == 0) ask_for(next[4 * four + n], st->k_bytes);
-            for (int64_t d = 0; d < D; d += VL * PACK) {
+            for (int64_t d = 0; d < D; d += (int64_t)VL * PACK) {
                 const vec x = is_even ? whole_words(key, d, dtype) : words_at(key, dtype, d, D);
 #pragma GCC unroll 4
                 for (int r = 0; r < count; r++)
@@ -116,7 +116,8 @@ FOCI_INLINE void score_lanes(const stream *st, int32_t first, const int count,
             sums[r][four] = v_sum_quarters(part[r][0], part[r][1], part[r][2], part[r][3]);
     }
 #pragma GCC unroll 4
-    for (int r = 0; r < count; r++) v_store(scores + r * STREAM_KEYS, v_sum_lanes(sums[r]));
+    for (int r = 0; r < count; r++)
+        v_store(scores + (int64_t)r * STREAM_KEYS, v_sum_lanes(sums[r]));
 }
 
 /* The rows in sets, against VL keys. */
@@ -125,8 +126,9 @@ FOCI_INLINE void score_sets(const stream *st, const char *const k[VL], const cha
 {
     int32_t first = 0, count = st->rows;
     for (; count >= ROW_SET; count -= ROW_SET, first += ROW_SET)
-        score_lanes(st, first, ROW_SET, k, next, scores + first * STREAM_KEYS, dtype, is_even);
-    float *to = scores + first * STREAM_KEYS;
+        score_lanes(st, first, ROW_SET, k, next, scores + (int64_t)first * STREAM_KEYS, dtype,
+                    is_even);
+    float *to = scores + (int64_t)first * STREAM_KEYS;
     if (count == 3) score_lanes(st, first, 3, k, next, to, dtype, is_even);
     if (count == 2) score_lanes(st, first, 2, k, next, to, dtype, is_even);
     if (count == 1) score_lanes(st, first, 1, k, next, to, dtype, is_even);
@@ -161,7 +163,7 @@ static __attribute__((noinline)) void stream_maximum(stream *st, int32_t row, fl
         float *o = st->o + row * st->call->o_stride;
         for (int64_t d = 0; d < st->call->o_stride; d += VL)
             v_store(o + d, v_mul(v_load(o + d), scale));
-        v_store(st->sum + row * VL, v_mul(v_load(st->sum + row * VL), scale));
+        v_store(st->sum + (int64_t)row * VL, v_mul(v_load(st->sum + (int64_t)row * VL), scale));
     }
     st->neg_max[row] = -most * log2_e;
     st->is_fresh[row] = false;
@@ -173,7 +175,7 @@ FOCI_INLINE void stream_weights(stream *st, int32_t row, uint32_t bits)
     const float cap = st->call->a->softcap;
     vec x[2];
     for (int n = 0; n < 2; n++) {
-        x[n] = v_load(st->s + row * STREAM_KEYS + n * VL);
+        x[n] = v_load(st->s + (int64_t)row * STREAM_KEYS + (int64_t)n * VL);
         if (cap > 0.0F) x[n] = soft_cap(x[n], cap);
         x[n] = v_select(bits >> n * VL, x[n], v_set1(-INFINITY));
     }
@@ -186,8 +188,9 @@ FOCI_INLINE void stream_weights(stream *st, int32_t row, uint32_t bits)
         for (int n = 0; n < 2; n++) y[n] = v_fma(x[n], v_set1(log2_e), v_set1(st->neg_max[row]));
     }
     for (int n = 0; n < 2; n++) y[n] = v_exp2(y[n]);
-    v_store(st->sum + row * VL, v_add(v_load(st->sum + row * VL), v_add(y[0], y[1])));
-    v_store_packed(st->p + row * (STREAM_KEYS / PACK), y[0], y[1]);
+    v_store(st->sum + (int64_t)row * VL,
+            v_add(v_load(st->sum + (int64_t)row * VL), v_add(y[0], y[1])));
+    v_store_packed(st->p + (int64_t)row * (STREAM_KEYS / PACK), y[0], y[1]);
 }
 
 /* o += weights x values for rows [first, first + count), count at most ROW_SET; is_even: rows are
@@ -199,13 +202,14 @@ FOCI_INLINE void stream_values(stream *st, int32_t first, const int count, const
     const int sets = is_even ? VALUE_SETS : 1; /* panels of columns at a time */
     const int64_t Dv = st->call->a->Dv, stride = st->call->o_stride;
     float *o = st->o + first * stride;
-    const float *p = weights + first * (STREAM_KEYS / PACK);
-    for (int64_t column = 0; column < Dv; column += sets * NR) {
+    const float *p = weights + (int64_t)first * (STREAM_KEYS / PACK);
+    for (int64_t column = 0; column < Dv; column += (int64_t)sets * NR) {
         vec acc[ROW_SET][2 * VALUE_SETS];
 #pragma GCC unroll 4
         for (int r = 0; r < count; r++) {
 #pragma GCC unroll 4
-            for (int c = 0; c < 2 * sets; c++) acc[r][c] = v_load(o + r * stride + column + c * VL);
+            for (int c = 0; c < 2 * sets; c++)
+                acc[r][c] = v_load(o + r * stride + column + (int64_t)c * VL);
         }
         for (int32_t n = 0; n < keys; n += PACK) {
             if (first == 0 && column == 0) {
@@ -214,7 +218,7 @@ FOCI_INLINE void stream_values(stream *st, int32_t first, const int count, const
             }
 #pragma GCC unroll 2
             for (int c = 0; c < sets; c++) {
-                const int64_t at = column + c * NR;
+                const int64_t at = column + (int64_t)c * NR;
                 vec lo, hi;
                 if (is_even) {
                     lo = whole_words(v[n], at, dtype);
@@ -226,7 +230,7 @@ FOCI_INLINE void stream_values(stream *st, int32_t first, const int count, const
 #pragma GCC unroll 4
                 for (int r = 0; r < count; r++) {
                     const vec weight = v_set1(p[r * (STREAM_KEYS / PACK) + n / PACK]);
-                    acc[r][2 * c] = v_dot(acc[r][2 * c], weight, lo);
+                    acc[r][(int64_t)2 * c] = v_dot(acc[r][(int64_t)2 * c], weight, lo);
                     acc[r][2 * c + 1] = v_dot(acc[r][2 * c + 1], weight, hi);
                 }
             }
@@ -234,7 +238,8 @@ FOCI_INLINE void stream_values(stream *st, int32_t first, const int count, const
 #pragma GCC unroll 4
         for (int r = 0; r < count; r++) {
 #pragma GCC unroll 4
-            for (int c = 0; c < 2 * sets; c++) v_store(o + r * stride + column + c * VL, acc[r][c]);
+            for (int c = 0; c < 2 * sets; c++)
+                v_store(o + r * stride + column + (int64_t)c * VL, acc[r][c]);
         }
     }
 }
@@ -437,10 +442,10 @@ static void begin_stream(const split_call *split, const split_item *item, int32_
     st->k_bytes = a->D * size;
     st->v_bytes = a->Dv * size;
     st->q_stride = foci_round_up(call->q_words, VL);
-    st->q = s->q + h * st->rows * st->q_stride;
-    st->o = s->o + h * st->rows * call->o_stride;
-    st->s = s->weights + h * 2 * st->rows * STREAM_KEYS;
-    st->p = st->s + st->rows * STREAM_KEYS;
+    st->q = s->q + (int64_t)h * st->rows * st->q_stride;
+    st->o = s->o + (int64_t)h * st->rows * call->o_stride;
+    st->s = s->weights + (int64_t)h * 2 * st->rows * STREAM_KEYS;
+    st->p = st->s + (int64_t)st->rows * STREAM_KEYS;
     memset(st->q, 0, (size_t)(st->rows * st->q_stride) * sizeof *st->q);
     memset(st->o, 0, (size_t)(st->rows * call->o_stride) * sizeof *st->o);
     for (int32_t n = 0; n < st->rows; n++) {
@@ -476,7 +481,7 @@ static void split_streamed(const split_call *split, const split_item *item, cons
     for (int32_t h = 0; h < item->heads; h++) {
         const stream *st = &streams[h];
         for (int32_t n = 0; n < st->rows; n++, partial += call->o_stride + 2)
-            keep_partial(call, partial, st->o + n * call->o_stride, st->sum + n * VL,
+            keep_partial(call, partial, st->o + n * call->o_stride, st->sum + (int64_t)n * VL,
                          st->neg_max[n], st->is_fresh[n]);
     }
 }
@@ -489,8 +494,8 @@ static void split_work(void *arg, int64_t index, int32_t thread)
     const int64_t rows = (int64_t)item->tokens * call->group;
     float *partial = split->partial + item->partial * (call->o_stride + 2);
     fwd_scratch s;
-    (void)lay_out(call, foci_max64(rows, STREAM_ROWS * STREAM_HEADS), false,
-                  call->scratch + thread * call->scratch_bytes, &s);
+    (void)lay_out(call, foci_max64(rows, (int64_t)STREAM_ROWS * STREAM_HEADS), false,
+                  (bump){call->scratch + thread * call->scratch_bytes, 0}, &s);
     if (rows <= STREAM_ROWS) {
         split_streamed(split, item, &s, partial);
         return;
@@ -578,7 +583,8 @@ static void merge_query(const split_call *split, int32_t n, int32_t token, fwd_s
                 const float new = exp2f(least - neg_max);
                 float *o = s->o + row * call->o_stride;
                 for (int64_t d = 0; d < call->o_stride; d++) o[d] = o[d] * old + from[d] * new;
-                s->sum[row * VL] = s->sum[row * VL] * old + from[call->o_stride] * new;
+                s->sum[(int64_t)row * VL] =
+                    s->sum[(int64_t)row * VL] * old + from[call->o_stride] * new;
                 s->neg_max[row] = least;
                 s->fresh[row / MR] &= ~(1U << row % MR);
             }
@@ -592,8 +598,8 @@ static void merge_work(void *arg, int64_t index, int32_t thread)
     const split_call *split = arg;
     const fwd_call *call = split->fwd;
     fwd_scratch s;
-    (void)lay_out(call, foci_max64(call->group, STREAM_ROWS * STREAM_HEADS), false,
-                  call->scratch + thread * call->scratch_bytes, &s);
+    (void)lay_out(call, foci_max64(call->group, (int64_t)STREAM_ROWS * STREAM_HEADS), false,
+                  (bump){call->scratch + thread * call->scratch_bytes, 0}, &s);
     for (int32_t n = 0; n < call->a->seq_count; n++) {
         if (!is_split(call->a, n)) continue;
         const int32_t T = call->a->seqs[n].T;
@@ -664,7 +670,7 @@ static focal_status run_forward(fwd_call *call)
         const int64_t rows =
             foci_max64(tokens * call->group, splits ? STREAM_ROWS * STREAM_HEADS : 1);
         fwd_scratch s;
-        const int64_t bytes = lay_out(call, rows, !splits && a->seqs[n].keys, NULL, &s);
+        const int64_t bytes = lay_out(call, rows, !splits && a->seqs[n].keys, (bump){NULL, 0}, &s);
         call->scratch_bytes = foci_max64(call->scratch_bytes, bytes);
     }
     call->scratch =

@@ -202,7 +202,7 @@ static __attribute__((noinline)) void raise_maximum(const fwd_call *call, const 
         rows->neg_max[row] = -most * log2_e;
         for (int n = 0; n < VL; n++) rows->sum[row * VL + n] *= scale;
         for (int64_t d = 0; d < call->o_stride; d++) rows->o[row * call->o_stride + d] *= scale;
-        scale_packed(weights + r * P_STRIDE, (int64_t)panel * (NR / PACK), scale);
+        scale_packed(weights + (int64_t)r * P_STRIDE, (int64_t)panel * (NR / PACK), scale);
     }
 }
 
@@ -242,8 +242,9 @@ FOCI_INLINE void score_panel(const fwd_call *call, const row_tile *rows, int32_t
     for (int r = 0; r < MR; r++) {
         const vec p0 = v_exp2(x[r][0]);
         const vec p1 = nv > 1 ? v_exp2(x[r][1]) : v_zero();
-        v_store(sum + r * VL, v_add(v_load(sum + r * VL), v_add(p0, p1)));
-        v_store_packed(strip_weights + r * P_STRIDE + panel * (NR / PACK), p0, p1);
+        v_store(sum + (int64_t)r * VL, v_add(v_load(sum + (int64_t)r * VL), v_add(p0, p1)));
+        v_store_packed(strip_weights + (int64_t)r * P_STRIDE + (int64_t)panel * (NR / PACK), p0,
+                       p1);
     }
 }
 
@@ -252,7 +253,7 @@ FOCI_INLINE void weigh_values(const fwd_call *call, const row_tile *rows, int32_
                               const key_run *keys, int32_t from, int32_t to, const float *weights)
 {
     const strip_bounds *bounds = &rows->bounds[strip];
-    float *o = rows->o + strip * MR * call->o_stride;
+    float *o = rows->o + (int64_t)strip * MR * call->o_stride;
     const float *strip_weights = weights + (int64_t)strip * MR * P_STRIDE;
     for (int64_t c = 0; c < call->v_panels; c++) {
         const int nv = call->a->Dv - c * NR > VL ? 2 : 1;
@@ -264,8 +265,8 @@ FOCI_INLINE void weigh_values(const fwd_call *call, const row_tile *rows, int32_
             const int64_t w1 =
                 words_of(foci_min64(foci_min64(bounds->hi_max, keys->end) - key, NR));
             const float *values = keys->panels + p * call->panel_words + call->q_words * NR +
-                                  c * (NR / PACK * NR) + w0 * NR;
-            const float *a = strip_weights + p * (NR / PACK) + w0;
+                                  c * ((int64_t)NR / PACK * NR) + w0 * NR;
+            const float *a = strip_weights + (int64_t)p * (NR / PACK) + w0;
             if (__builtin_expect(keys->has_odd[p] != 0, 0)) {
                 tile_store(o + c * NR, call->o_stride, acc);
                 tile_dot_odd_right(o + c * NR, call->o_stride, a, P_STRIDE, values, w1 - w0);
@@ -468,11 +469,9 @@ typedef struct fwd_scratch {
     gate_rows gate;                    /* with a gate */
 } fwd_scratch;
 
-/* Lays a thread's memory out from base for items of `rows` rows; base NULL only counts. */
-static int64_t lay_out(const fwd_call *call, int64_t rows, bool has_groups, char *base,
-                       fwd_scratch *s)
+/* Lays a thread's memory out from b on for items of `rows` rows; a base of NULL only counts. */
+static int64_t lay_out(const fwd_call *call, int64_t rows, bool has_groups, bump b, fwd_scratch *s)
 {
-    bump b = {base, 0};
     rows = foci_round_up(rows, TILE_ROWS);
     s->weights = bump_take(&b, WEIGHT_WORDS, sizeof(float));
     s->panels = bump_take(&b, RUN_PANELS * call->panel_words, sizeof(float));
@@ -755,7 +754,8 @@ static void forward_item(void *arg, int64_t index, int32_t thread)
     const int64_t rows = (int64_t)item->tokens * call->group;
     const bool has_groups = call->a->seqs[item->seq].keys != NULL;
     fwd_scratch s;
-    (void)lay_out(call, rows, has_groups, call->scratch + thread * call->scratch_bytes, &s);
+    (void)lay_out(call, rows, has_groups, (bump){call->scratch + thread * call->scratch_bytes, 0},
+                  &s);
     begin_block(call, item, rows, &s);
     if (call->gate)
         attend_gated(call, item, rows, &s);

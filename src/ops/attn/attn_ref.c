@@ -117,8 +117,9 @@ static void list_keys(const ref_call *call, int32_t router, int32_t i, seen_list
     const foci_local local = foci_attn_local(call->a, call->seq, i);
     list->count = 0;
     list_positions(list, keys, router, 0, local.sink_hi);
+    const focal_attn_gate *gate = call->a->gate;
     if (call->sees_all) {
-        const bool is_straight = call->a->gate->kind == FOCAL_GATE_STRAIGHT;
+        const bool is_straight = gate && gate->kind == FOCAL_GATE_STRAIGHT;
         for (int32_t j = local.sink_hi; j < local.lo; j++) {
             const bool is_seen =
                 !is_straight || (keys->query_mask[(int64_t)router * keys->T + i] &
@@ -300,10 +301,9 @@ static void backward_row(const ref_call *call, int32_t g, int32_t h, int32_t i, 
         const double p = is_hidden ? exp(fmin(s - lse, 0.0)) : exp(s - lse);
         double dp = dot(a->dtype, dout, foci_row(&v_rows, row), a->Dv);
         double ds = p * (dp - delta);
-        double dgate = 0.0; /* gradient of gq.gk */
         if (a->gate && is_distant) {
             const double gate = list->gate[n];
-            if (a->gate->kind == FOCAL_GATE_STRAIGHT) dgate = ds;
+            double dgate = ds; /* gradient of gq.gk; as it is with the straight gate */
             if (a->gate->kind == FOCAL_GATE_LOG) dgate = gate > 1e-6 ? ds / gate : 0.0;
             if (a->gate->kind == FOCAL_GATE_PAPER) {
                 const double lambda = (double)a->gate->lambda, open = sigmoid(lambda * gate);

@@ -35,7 +35,7 @@ FOCI_INLINE void tile_dot(vec acc[MR][2], const float *a, int64_t lda, const flo
     /* Every third row has a pointer of its own: the two between are reached by index, so that
      * addresses and counters stay in registers. */
     const float *row[MR / 3];
-    for (int n = 0; n < MR / 3; n++) row[n] = a + 3 * n * lda;
+    for (int n = 0; n < MR / 3; n++) row[n] = a + (int64_t)3 * n * lda;
     for (int64_t w = 0; w < words; w++) {
         const vec b0 = v_load(b), b1 = nv > 1 ? v_load(b + VL) : v_zero();
 #pragma GCC unroll 4
@@ -100,7 +100,7 @@ static __attribute__((noinline)) void tile_dot_odd_right(float *sums, int64_t st
         tile_dot(acc, a, lda, cleared, words, 2);
         float result[MR * NR];
         tile_store(result, NR, acc);
-        memcpy(sums + row * stride, result + row * NR, NR * sizeof *sums);
+        memcpy(sums + row * stride, result + (int64_t)row * NR, NR * sizeof *sums);
     }
 }
 
@@ -114,7 +114,7 @@ static inline vec words_at(const char *row, focal_dtype dtype, int64_t at, int64
         return left >= VL ? v_load(from) : v_load_some(from, left);
     }
     const char *from = row + 2 * at;
-    if (left >= VL * PACK) {
+    if (left >= (int64_t)VL * PACK) {
         if (PACK == 2) return v_load_words(from);
         return v_load_bf16((const uint16_t *)(const void *)from);
     }
