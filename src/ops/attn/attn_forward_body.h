@@ -26,7 +26,7 @@
 enum {
     TILE_ROWS = 48,
     TILE_STRIPS = TILE_ROWS / MR,
-    RUN_KEYS = 128, /* keys between two passes over values: 48 x 128 weights stay in L1 */
+    RUN_KEYS = 256, /* keys between two passes over values: 48 x 128 weights stay in L1 */
     RUN_PANELS = RUN_KEYS / NR,
     P_STRIDE = RUN_KEYS / PACK, /* words of a row of weights */
     BLOCK_ROWS = 768,           /* rows of an item without groups: state and queries fit L2 */
@@ -296,13 +296,13 @@ static void attend(const fwd_call *call, const row_tile *rows, const key_run *ke
         if (to[s] > last) last = to[s];
     }
     for (int32_t p = first; p < last; p++) {
-        const bool is_half = keys->end - keys->begin - p * NR <= VL;
+        const int32_t half = keys->begin + p * NR + VL;
         for (int32_t s = 0; s < rows->strips; s++) {
             if (p < from[s] || p >= to[s]) continue;
-            if (is_half)
+            /* Half a panel is enough where no row of the strip sees the other half. */
+            if (keys->end <= half || rows->bounds[s].hi_max <= half)
                 score_panel(call, rows, s, keys, p, weights, 1);
-            else
-                score_panel(call, rows, s, keys, p, weights, 2);
+            else score_panel(call, rows, s, keys, p, weights, 2);
         }
     }
     for (int32_t s = 0; s < rows->strips; s++)
@@ -644,6 +644,14 @@ static int32_t first_query(const int32_t *query, int32_t from, int32_t to, int32
     return from;
 }
 
+/* A row of floats to another place; inlined, for a call would cost more than the copy. */
+FOCI_INLINE void copy_row(float *to, const float *from, int64_t count)
+{
+    int64_t n = 0;
+    for (; n + VL <= count; n += VL) v_store(to + n, v_load(from + n));
+    if (n < count) v_store_some(to + n, v_load_some(from + n, count - n), count - n);
+}
+
 /* One tile of group c: rows gathered from the block, taken through the group's keys, put back. */
 static void attend_group_tile(const fwd_call *call, const fwd_item *item, int32_t c,
                               const int32_t *query, const int32_t *query_end, int64_t first_row,
@@ -659,19 +667,19 @@ static void attend_group_tile(const fwd_call *call, const fwd_item *item, int32_
     uint64_t query_mask[TILE_ROWS] = {0};
     strip_bounds bounds[TILE_STRIPS];
     int64_t place[TILE_ROWS]; /* the row's place in the block */
-    const size_t q_bytes = (size_t)call->q_words * sizeof(float);
-    const size_t o_bytes = (size_t)call->o_stride * sizeof(float);
+    int64_t entry = first_row / call->group, head = first_row % call->group;
     for (int64_t n = 0; n < padded; n++) {
-        const int64_t row = first_row + foci_min64(n, rows - 1);
-        const int64_t entry = row / call->group;
-        const int32_t token = query[entry] - item->first;
-        place[n] = (int64_t)token * call->group + row % call->group;
+        if (n > 0 && n < rows && ++head == call->group) { /* a division a row would show */
+            head = 0;
+            entry++;
+        }
+        place[n] = (int64_t)(query[entry] - item->first) * call->group + head;
         hi[n] = query_end[entry];
         if (groups->key_mask)
             query_mask[n] = keys->query_mask[(int64_t)router * keys->T + query[entry]];
-        memcpy(s->tile_q + n * call->q_words, s->q + place[n] * call->q_words, q_bytes);
-        memcpy(s->tile_o + n * call->o_stride, s->o + place[n] * call->o_stride, o_bytes);
-        memcpy(s->tile_sum + n * VL, s->sum + place[n] * VL, VL * sizeof(float));
+        copy_row(s->tile_q + n * call->q_words, s->q + place[n] * call->q_words, call->q_words);
+        copy_row(s->tile_o + n * call->o_stride, s->o + place[n] * call->o_stride, call->o_stride);
+        copy_row(s->tile_sum + n * VL, s->sum + place[n] * VL, VL);
         neg_max[n] = s->neg_max[place[n]];
         fresh[n / MR] |= (s->fresh[place[n] / MR] >> place[n] % MR & 1U) << n % MR;
     }
@@ -697,8 +705,8 @@ static void attend_group_tile(const fwd_call *call, const fwd_item *item, int32_
         attend(call, &tile, &run, s->weights);
     }
     for (int64_t n = 0; n < rows; n++) {
-        memcpy(s->o + place[n] * call->o_stride, s->tile_o + n * call->o_stride, o_bytes);
-        memcpy(s->sum + place[n] * VL, s->tile_sum + n * VL, VL * sizeof(float));
+        copy_row(s->o + place[n] * call->o_stride, s->tile_o + n * call->o_stride, call->o_stride);
+        copy_row(s->sum + place[n] * VL, s->tile_sum + n * VL, VL);
         s->neg_max[place[n]] = neg_max[n];
         if ((fresh[n / MR] >> n % MR & 1U) == 0) s->fresh[place[n] / MR] &= ~(1U << place[n] % MR);
     }
