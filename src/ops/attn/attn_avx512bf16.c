@@ -21,4 +21,25 @@ focal_status foci_attn_avx512bf16_backward(focal_ctx *ctx, const focal_attn_args
 {
     return backward(ctx, args, grads);
 }
+#else
+/* Stands in where the compiler has no bfloat16 dot products: never chosen. */
+#include "ops/attn/attn_kernels.h"
+
+bool foci_attn_avx512bf16_can(const focal_ctx *ctx, const focal_attn_args *args)
+{
+    (void)ctx;
+    (void)args;
+    return false;
+}
+
+focal_status foci_attn_avx512bf16_forward(focal_ctx *ctx, const focal_attn_args *args)
+{
+    return foci_attn_ref_forward(ctx, args);
+}
+
+focal_status foci_attn_avx512bf16_backward(focal_ctx *ctx, const focal_attn_args *args,
+                                           const focal_attn_grads *grads)
+{
+    return foci_attn_ref_backward(ctx, args, grads);
+}
 #endif
