@@ -248,7 +248,7 @@ static int warm_up(const attn_options *o, attn_job *job, attn_result *result)
     }
     if (!result) return CLI_DONE;
     result->memory_bytes = focal_ctx_memory(job->ctx).peak_bytes;
-    const char *name = focal_attn_kernel_name(job->ctx, &job->args, o->is_backward);
+    const char *name = focal_attn_kernel_name(job->ctx, &job->args);
     result->kernel = name ? name : "?";
     const int code = attn_pairs(job, &result->pairs);
     if (code != CLI_DONE) return code;
@@ -323,7 +323,7 @@ static int warm_up_decode(decode_job *job, attn_result *result)
     if (!decode_step(job)) return CLI_FAILED;
     if (!result) return CLI_DONE;
     result->memory_bytes = focal_ctx_memory(job->ctx).peak_bytes;
-    const char *name = focal_attn_kernel_name(job->ctx, &job->args, false);
+    const char *name = focal_attn_kernel_name(job->ctx, &job->args);
     result->kernel = name ? name : "?";
     const int code = decode_pairs(job, &result->pairs);
     return code == CLI_DONE ? decode_error(job, &result->error) : code;

@@ -24,11 +24,11 @@ static void on_interrupt(int number)
 int main(int argc, char **argv)
 {
     (void)signal(SIGINT, on_interrupt);
-    if (argc > 1 && (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0)) {
+    int code = CLI_DONE;
+    if (argc > 1 && (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0))
         printf("focal %d.%d.%d\n", FOCAL_VERSION_MAJOR, FOCAL_VERSION_MINOR, FOCAL_VERSION_PATCH);
-        return CLI_DONE;
-    }
-    int code = cli_run_verb("focal", "focal: attention that looks where it matters.", verbs,
+    else
+        code = cli_run_verb("focal", "focal: attention that looks where it matters.", verbs,
                             CLI_COUNT(verbs), argc, argv);
     /* A full disk or a closed pipe must not look like success. */
     if (fflush(stdout) != 0 || ferror(stdout)) code = cli_fail("writing the results failed");

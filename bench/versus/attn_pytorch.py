@@ -77,9 +77,8 @@ class Focal:
     def backward(self, args, grads):
         self.check(self.lib.focal_attn_backward(self.ctx, ctypes.byref(args), ctypes.byref(grads)))
 
-    def kernel(self, args, is_backward):
-        name = self.lib.focal_attn_kernel_name(self.ctx, ctypes.byref(args),
-                                               ctypes.c_bool(is_backward))
+    def kernel(self, args):
+        name = self.lib.focal_attn_kernel_name(self.ctx, ctypes.byref(args))
         return name.decode() if name else "?"
 
 
@@ -203,7 +202,7 @@ def report(title, problems, both, rounds, wanted, as_json):
         ratio = seconds / times[f"focal {dtype}"]
         if as_json:
             print(json.dumps({"what": title, "dtype": dtype, "tokens": problem.tokens,
-                              "kernel": problem.focal.kernel(problem.args, both),
+                              "kernel": problem.focal.kernel(problem.args),
                               "focal_ms": 1e3 * times[f"focal {dtype}"], "torch": name,
                               "torch_ms": 1e3 * seconds, "ratio": ratio,
                               "wanted": wanted[dtype], "difference": problem.difference(both)}))

@@ -47,12 +47,13 @@ typedef struct focal_attn_args {
     int32_t Dv;        /* 0: D */
     focal_dtype dtype; /* of q, k, v, out and their gradients */
     const void *q;     /* (T,H,D) */
-    const void *k;     /* (S,G,D) */
+    const void *k;     /* (S,G,D); may be NULL, as v, where every sequence has pages */
     const void *v;     /* (S,G,Dv) */
     int64_t q_stride, k_stride, v_stride, out_stride;
 
     bool is_bidirectional;  /* every query may see every key; default: keys at or before it */
-    bool has_window;        /* of those, only 0 <= i - j <= window (|i - j|, when bidirectional) */
+    bool has_window;        /* of those, only positions with 0 <= i - j <= window (|i - j|,
+                               when bidirectional) */
     int32_t window;         /* keys before the own one */
     int32_t sinks;          /* with has_window: the first keys, seen by every query they precede */
     float softcap;          /* s = softcap tanh(q.k / softcap); 0: none */
@@ -84,8 +85,8 @@ typedef struct focal_attn_grads {
 } focal_attn_grads;
 
 /* args as forward had them, with the out and lse that it wrote. Nothing of size T x S is stored:
- * the weights are computed again. The key rows of different sequences must not overlap; keys in
- * pages and position_row are EUNSUPPORTED. */
+ * the weights are computed again. The key rows of the sequences must ascend and not overlap; keys
+ * in pages and position_row are EUNSUPPORTED. */
 FOCAL_API focal_status focal_attn_backward(focal_ctx *ctx, const focal_attn_args *args,
                                            const focal_attn_grads *grads);
 
@@ -93,9 +94,9 @@ FOCAL_API focal_status focal_attn_backward(focal_ctx *ctx, const focal_attn_args
 FOCAL_API focal_status focal_attn_pairs(focal_ctx *ctx, const focal_attn_args *args,
                                         int64_t *pairs);
 
-/* The name of the kernel that would take the call, or NULL when the call is wrong. */
-FOCAL_API const char *focal_attn_kernel_name(focal_ctx *ctx, const focal_attn_args *args,
-                                             bool is_backward);
+/* The name of the kernel that would take the call, forward and backward; NULL when the call is
+ * wrong or the pinned kernel cannot take it. */
+FOCAL_API const char *focal_attn_kernel_name(focal_ctx *ctx, const focal_attn_args *args);
 
 /* The index-th kernel's name, fastest first, and whether this machine can use it; NULL past the
  * last. is_usable may be NULL. */

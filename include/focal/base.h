@@ -85,6 +85,8 @@ FOCAL_API void focal_ctx_close(focal_ctx *ctx); /* NULL is fine */
  * until the next call on the context. */
 FOCAL_API const char *focal_ctx_error(const focal_ctx *ctx);
 
+/* The calls below need a context; NULL is the caller's fault. */
+
 FOCAL_API int32_t focal_ctx_threads(const focal_ctx *ctx);
 
 /* The pinned kernel's name, or NULL. */

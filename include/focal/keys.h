@@ -20,8 +20,9 @@ typedef enum focal_keys_mode {
  * them and are only read.
  *
  * Query i, looking into group c, sees the first query_end entries of that group's list: the
- * group's keys before position i - w, the sinks left out. So attention never needs positions
- * here, and a key is never met twice. */
+ * group's keys before the query's position less w, the sinks left out. So attention never needs
+ * positions here, and a key is never met twice. The window and the sinks of the call must be those
+ * that the set was made for: attention cannot see that they are not. */
 typedef struct focal_keys {
     focal_keys_mode mode;
     int32_t K;       /* groups, 1..64 */

@@ -166,6 +166,10 @@ focal_status focal_ctx_open(const focal_ctx_options *options, focal_ctx **out, c
         *error = "ctx: the kernel must be one of ref, avx2, avx512, avx512bf16";
         return FOCAL_EINVAL;
     }
+    if (options->allocator.alloc && !options->allocator.release) {
+        *error = "ctx: an allocator needs both alloc and release";
+        return FOCAL_EINVAL;
+    }
     focal_allocator allocator = options->allocator;
     if (!allocator.alloc) allocator = (focal_allocator){NULL, libc_alloc, libc_release};
     focal_ctx *ctx = allocator.alloc(allocator.user, sizeof *ctx);

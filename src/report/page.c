@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -14,6 +15,10 @@ focal_status foci_page_open(focal_ctx *ctx, const char *path, foci_page *page)
         snprintf(page->temporary, sizeof page->temporary, "%s.%ld.tmp", path, (long)getpid());
     if (length < 0 || (size_t)length >= sizeof page->temporary)
         return foci_fail(ctx, FOCAL_EIO, "report: the file name is too long");
+    /* The finished page is renamed over path: a device or a link there would be lost. */
+    struct stat there;
+    if (lstat(path, &there) == 0 && !S_ISREG(there.st_mode))
+        return foci_fail(ctx, FOCAL_EIO, "report: %s is not an ordinary file", path);
     page->file = fopen(page->temporary, "wbx");
     if (!page->file)
         return foci_fail(ctx, FOCAL_EIO, "report: %s cannot be written: %s", path, strerror(errno));

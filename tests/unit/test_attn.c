@@ -61,7 +61,7 @@ static void public_call_needs_no_lse(void **state)
         float *lse = c->args.lse;
         c->args.lse = NULL;
         assert_status(ctx, focal_attn_forward(ctx, &c->args), FOCAL_OK);
-        assert_non_null(focal_attn_kernel_name(ctx, &c->args, false));
+        assert_non_null(focal_attn_kernel_name(ctx, &c->args));
         attn_case_check_forward(c, "public");
         c->args.lse = lse;
         attn_case_free(c);

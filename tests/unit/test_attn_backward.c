@@ -63,7 +63,7 @@ static void public_calls_follow_each_other(void **state)
         attn_case_clear_backward(c);
         assert_status(ctx, focal_attn_forward(ctx, &c->args), FOCAL_OK);
         assert_status(ctx, focal_attn_backward(ctx, &c->args, &c->grads), FOCAL_OK);
-        assert_non_null(focal_attn_kernel_name(ctx, &c->args, true));
+        assert_non_null(focal_attn_kernel_name(ctx, &c->args));
         attn_case_check_backward(c, "public");
         attn_case_free(c);
     }

@@ -290,7 +290,7 @@ static void refuse(focal_ctx *ctx, const attn_spec *spec, const bend *bends, siz
             fail_msg("bend %zu: status %d: %s", n, (int)status, attn_case_text(c));
         assert_status(ctx, status, FOCAL_EINVAL);
         assert_status(ctx, focal_attn_pairs(ctx, &c->args, &pairs), FOCAL_EINVAL);
-        assert_null(focal_attn_kernel_name(ctx, &c->args, false));
+        assert_null(focal_attn_kernel_name(ctx, &c->args));
         if (has_gradients)
             assert_status(ctx, focal_attn_backward(ctx, &c->args, &c->grads), FOCAL_EINVAL);
         attn_case_free(c);
@@ -332,7 +332,7 @@ static void no_arguments(void **state)
     assert_status(ctx, focal_attn_backward(ctx, &c->args, NULL), FOCAL_EINVAL);
     assert_status(ctx, focal_attn_pairs(ctx, NULL, &pairs), FOCAL_EINVAL);
     assert_status(ctx, focal_attn_pairs(ctx, &c->args, NULL), FOCAL_EINVAL);
-    assert_null(focal_attn_kernel_name(ctx, NULL, false));
+    assert_null(focal_attn_kernel_name(ctx, NULL));
     attn_case_free(c);
 }
 

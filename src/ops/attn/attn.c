@@ -59,7 +59,7 @@ static focal_status check_grads(focal_ctx *ctx, const focal_attn_args *a, const 
                              "attn: backward needs keys as one block in position order");
         if (seq->k_row < free_row)
             return foci_fail(ctx, FOCAL_EINVAL,
-                             "attn: the keys of sequence %d begin before those before end", n);
+                             "attn: the keys of sequence %d overlap those of the one before", n);
         free_row = seq->k_row + seq->S;
     }
     return FOCAL_OK;
@@ -78,9 +78,9 @@ focal_status focal_attn_backward(focal_ctx *ctx, const focal_attn_args *args,
     return kernel ? kernel->backward(ctx, &normal, grads) : fail_pinned(ctx);
 }
 
-const char *focal_attn_kernel_name(focal_ctx *ctx, const focal_attn_args *args, bool is_backward)
+/* One choice serves both directions, so that both see the same roundings. */
+const char *focal_attn_kernel_name(focal_ctx *ctx, const focal_attn_args *args)
 {
-    (void)is_backward; /* one choice serves both, so that both see the same roundings */
     if (!ctx) return NULL;
     focal_attn_args normal;
     focal_attn_seq single;
@@ -119,7 +119,7 @@ const char *focal_attn_kernel_at(focal_ctx *ctx, int32_t index, bool *is_usable)
     return foci_attn_kernels[index].name;
 }
 
-/* Pairs of one query head that serves key head g. */
+/* Pairs of one query head that the router serves. */
 static int64_t head_pairs(const focal_attn_args *a, const focal_attn_seq *seq, int32_t router)
 {
     int64_t pairs = 0;
@@ -159,8 +159,11 @@ focal_status focal_attn_pairs(focal_ctx *ctx, const focal_attn_args *args, int64
     for (int32_t n = 0; n < normal.seq_count; n++) {
         const focal_attn_seq *seq = &normal.seqs[n];
         const int32_t routers = seq->keys ? seq->keys->routers : 1;
+        int64_t part;
         for (int32_t r = 0; r < routers; r++)
-            *pairs += head_pairs(&normal, seq, r) * (normal.H / routers);
+            if (__builtin_mul_overflow(head_pairs(&normal, seq, r), normal.H / routers, &part) ||
+                __builtin_add_overflow(*pairs, part, pairs))
+                return foci_fail(ctx, FOCAL_EINVAL, "attn: the pairs are too many to count");
     }
     return FOCAL_OK;
 }

@@ -1,4 +1,4 @@
-/* Attention backward, written once for every instruction set (docs/MATH.md, 1.5 to 1.7).
+/* Attention backward, written once for every instruction set (docs/MATH.md, 1.6 to 1.9).
  *
  * An item owns a block of keys of one key head and walks over the query rows that see it, latest
  * first. Tiles are transposed, keys by queries: the weights come out with lse and delta along the

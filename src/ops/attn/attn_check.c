@@ -1,5 +1,6 @@
 /* What a call of attention must fulfil: shapes, strides, key sets, pages, gates. Kernels rely on
  * everything that is checked here and check nothing themselves. */
+#include <float.h>
 #include <math.h>
 
 #include "base/error.h"
@@ -9,7 +10,9 @@
 
 static focal_status check_shape(focal_ctx *ctx, const focal_attn_args *a)
 {
-    if (!a->q || !a->k || !a->v || !a->out)
+    bool has_block = a->seq_count == 0; /* pages bring their own keys and values */
+    for (int32_t n = 0; a->seqs && n < a->seq_count; n++) has_block |= !a->seqs[n].k_pages;
+    if (!a->q || !a->out || (has_block && (!a->k || !a->v)))
         return foci_fail(ctx, FOCAL_EINVAL, "attn: q, k, v and out must be set");
     if (focal_dtype_bytes(a->dtype) == 0)
         return foci_fail(ctx, FOCAL_EINVAL, "attn: dtype %d is not f32 or bf16", (int)a->dtype);
@@ -20,8 +23,9 @@ static focal_status check_shape(focal_ctx *ctx, const focal_attn_args *a)
     if (a->D > FOCAL_MAX_HEAD_WIDTH || a->Dv > FOCAL_MAX_HEAD_WIDTH)
         return foci_fail(ctx, FOCAL_EINVAL, "attn: head widths %d and %d, at most %d", a->D, a->Dv,
                          FOCAL_MAX_HEAD_WIDTH);
-    if (!isfinite(a->softcap) || a->softcap < 0.0F)
-        return foci_fail(ctx, FOCAL_EINVAL, "attn: the soft-cap must be finite and not negative");
+    if (!isfinite(a->softcap) || a->softcap < 0.0F || (a->softcap > 0.0F && a->softcap < FLT_MIN))
+        return foci_fail(ctx, FOCAL_EINVAL,
+                         "attn: the soft-cap must be 0 or a normal positive number");
     if (a->has_window && (a->window < 0 || a->sinks < 0))
         return foci_fail(ctx, FOCAL_EINVAL, "attn: window %d and sinks %d must not be negative",
                          a->window, a->sinks);
@@ -147,10 +151,13 @@ static focal_status check_keys(focal_ctx *ctx, const focal_attn_args *a, const f
     if (!rows_fit(0, keys->routers, keys->key_stride) ||
         !rows_fit(0, keys->routers, keys->query_stride))
         return foci_fail(ctx, FOCAL_EINVAL, "keys: a list is too long");
-    const int64_t limit = row_limit(a, seq);
-    if (keys->mode == FOCAL_SHARED &&
-        (!keys->query_mask || !keys->key_mask || keys->key_mask_stride < limit))
-        return foci_fail(ctx, FOCAL_EINVAL, "keys: shared groups need membership masks");
+    int64_t limit = row_limit(a, seq);
+    if (keys->mode == FOCAL_SHARED) {
+        if (!keys->query_mask || !keys->key_mask)
+            return foci_fail(ctx, FOCAL_EINVAL, "keys: shared groups need membership masks");
+        /* Rows past the masks, such as the free rest of a cache, must not be named. */
+        limit = foci_min64(limit, keys->key_mask_stride);
+    }
     if (keys->position_row && keys->position_stride < seq->S)
         return foci_fail(ctx, FOCAL_EINVAL, "keys: positions of %lld rows for %d keys",
                          (long long)keys->position_stride, seq->S);

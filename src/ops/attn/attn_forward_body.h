@@ -26,7 +26,7 @@
 enum {
     TILE_ROWS = 48,
     TILE_STRIPS = TILE_ROWS / MR,
-    RUN_KEYS = 256, /* keys between two passes over values: 48 x 128 weights stay in L1 */
+    RUN_KEYS = 256, /* keys between two passes over values: their weights stay in the caches */
     RUN_PANELS = RUN_KEYS / NR,
     P_STRIDE = RUN_KEYS / PACK, /* words of a row of weights */
     BLOCK_ROWS = 768,           /* rows of an item without groups: state and queries fit L2 */
@@ -88,17 +88,20 @@ typedef struct key_run {
     const uint64_t *key_mask; /* (RUN_KEYS) groups below this one, shared groups only */
 } key_run;
 
-/* The keys of a panel that a row sees: its interval, less what a shared set met before. */
-static uint32_t row_bits(const row_tile *rows, int32_t row, const key_run *keys, int32_t panel)
+/* Bits of the keys of a panel that a shared set met in a lower group. */
+static uint32_t met_bits(uint64_t query_mask, const uint64_t key_mask[NR])
 {
-    const int32_t key = keys->begin + panel * NR;
-    uint32_t bits = interval_bits(key, rows->lo[row], rows->hi[row]);
-    if (!keys->key_mask) return bits;
-    const uint64_t mask = rows->query_mask[row];
-    const uint64_t *key_mask = keys->key_mask + (int64_t)panel * NR;
     uint32_t met = 0;
-    for (int n = 0; n < NR; n++) met |= (uint32_t)((mask & key_mask[n]) != 0) << n;
-    return bits & ~met;
+    for (int n = 0; n < NR; n++) met |= (uint32_t)((query_mask & key_mask[n]) != 0) << n;
+    return met;
+}
+
+/* The keys of a panel that a row sees: its interval, less what was met before. */
+FOCI_INLINE uint32_t row_bits(const row_tile *rows, int32_t row, const key_run *keys, int32_t panel)
+{
+    const uint32_t bits = interval_bits(keys->begin + panel * NR, rows->lo[row], rows->hi[row]);
+    if (!keys->key_mask) return bits;
+    return bits & ~met_bits(rows->query_mask[row], keys->key_mask + (int64_t)panel * NR);
 }
 
 /* cap tanh(x / cap). Small arguments by Cephes' odd polynomial, others by 1 - 2 / (1 + e^2z); a
@@ -302,7 +305,8 @@ static void attend(const fwd_call *call, const row_tile *rows, const key_run *ke
             /* Half a panel is enough where no row of the strip sees the other half. */
             if (keys->end <= half || rows->bounds[s].hi_max <= half)
                 score_panel(call, rows, s, keys, p, weights, 1);
-            else score_panel(call, rows, s, keys, p, weights, 2);
+            else
+                score_panel(call, rows, s, keys, p, weights, 2);
         }
     }
     for (int32_t s = 0; s < rows->strips; s++)

@@ -146,7 +146,7 @@ static void list_keys(const ref_call *call, int32_t router, int32_t i, seen_list
     }
 }
 
-/* s of every pair on the list, softcapped, not yet gated (MATH 1.1); and gq.gk where gated. */
+/* s of every pair on the list, softcapped, not yet gated (MATH 1.1, 1.2); and gq.gk where gated. */
 static void fill_logits(const ref_call *call, int32_t g, const void *q, const float *gq,
                         seen_list *list)
 {
@@ -188,7 +188,7 @@ static const float *gq_of(const ref_call *call, int32_t g, int32_t i)
     return gate->gq + row * gate->K;
 }
 
-/* o and lse of one row (MATH 1.2, 1.3). */
+/* o and lse of one row (MATH 1.3, 1.4). */
 static void attend_row(const ref_call *call, int32_t g, int32_t h, int32_t i, seen_list *list)
 {
     const focal_attn_args *a = call->a;
@@ -288,7 +288,7 @@ static void backward_row(const ref_call *call, int32_t g, int32_t h, int32_t i, 
     const foci_rows v_rows = foci_attn_v_rows(a, call->seq, g);
     const float *gq = gq_of(call, g, i);
     const double lse = (double)a->lse[q_row * a->H + h], cap = (double)a->softcap;
-    const double delta = dot(a->dtype, dout, out, a->Dv); /* sum_j p dp (MATH 1.5) */
+    const double delta = dot(a->dtype, dout, out, a->Dv); /* sum_j p dp (MATH 1.7) */
     double dq_sum[FOCAL_MAX_HEAD_WIDTH] = {0};
     fill_logits(call, g, q, gq, list);
     for (int32_t n = 0; n < list->count; n++) {
