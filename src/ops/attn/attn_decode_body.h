@@ -449,9 +449,8 @@ static void begin_stream(const split_call *split, const split_item *item, int32_
     memset(st->q, 0, (size_t)(st->rows * st->q_stride) * sizeof *st->q);
     memset(st->o, 0, (size_t)(st->rows * call->o_stride) * sizeof *st->o);
     for (int32_t n = 0; n < st->rows; n++) {
-        pack_row(st->q + n * st->q_stride,
-                 q_row_at(call, &block, item->token + n / call->group, n % call->group), a->dtype,
-                 a->D);
+        const char *q = q_row_at(call, &block, item->token + n / call->group);
+        pack_row(st->q + n * st->q_stride, q + n % call->group * st->k_bytes, a->dtype, a->D);
         st->is_fresh[n] = true;
     }
     split_intervals(split, item, st->lo, st->hi);

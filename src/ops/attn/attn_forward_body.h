@@ -69,6 +69,7 @@ typedef struct strip_bounds {
 /* Up to TILE_ROWS query rows and their running softmax. */
 typedef struct row_tile {
     int32_t strips;
+    bool is_first;              /* o is not written yet: the first run begins it at zero */
     const float *q;             /* (TILE_ROWS, q_words) */
     float *o;                   /* (TILE_ROWS, o_stride) */
     float *sum;                 /* (TILE_ROWS, VL) the lanes of the sum of weights */
@@ -261,7 +262,12 @@ FOCI_INLINE void weigh_values(const fwd_call *call, const row_tile *rows, int32_
     for (int64_t c = 0; c < call->v_panels; c++) {
         const int nv = call->a->Dv - c * NR > VL ? 2 : 1;
         vec acc[MR][2];
-        tile_load(acc, o + c * NR, call->o_stride);
+        if (rows->is_first) {
+#pragma GCC unroll 12
+            for (int r = 0; r < MR; r++) acc[r][0] = acc[r][1] = v_zero();
+        } else {
+            tile_load(acc, o + c * NR, call->o_stride);
+        }
         for (int32_t p = from; p < to; p++) {
             const int32_t key = keys->begin + p * NR;
             const int64_t w0 = foci_max64(bounds->lo_min - key, 0) / PACK;
@@ -502,11 +508,11 @@ static int64_t lay_out(const fwd_call *call, int64_t rows, bool has_groups, bump
     return b.used;
 }
 
-static const char *q_row_at(const fwd_call *call, const fwd_item *item, int32_t token, int32_t head)
+static const char *q_row_at(const fwd_call *call, const fwd_item *item, int32_t token)
 {
     const focal_attn_args *a = call->a;
     const int64_t row = a->seqs[item->seq].q_row + token;
-    const int64_t at = row * a->q_stride + ((int64_t)item->g * call->group + head) * a->D;
+    const int64_t at = row * a->q_stride + (int64_t)item->g * call->group * a->D;
     return (const char *)a->q + at * (int64_t)focal_dtype_bytes(a->dtype);
 }
 
@@ -515,10 +521,13 @@ static void begin_block(const fwd_call *call, const fwd_item *item, int64_t rows
                         const fwd_scratch *s)
 {
     const int64_t padded = foci_round_up(rows, MR);
-    for (int64_t n = 0; n < rows; n++) {
-        const int32_t token = item->first + (int32_t)(n / call->group);
-        pack_row(s->q + n * call->q_words, q_row_at(call, item, token, (int32_t)(n % call->group)),
-                 call->a->dtype, call->a->D);
+    const focal_attn_args *a = call->a;
+    const int64_t head_bytes = a->D * (int64_t)focal_dtype_bytes(a->dtype);
+    float *words = s->q;
+    for (int32_t n = 0; n < item->tokens; n++) {
+        const char *q = q_row_at(call, item, item->first + n);
+        for (int32_t h = 0; h < call->group; h++, words += call->q_words, q += head_bytes)
+            pack_row(words, q, a->dtype, a->D);
     }
     memset(s->q + rows * call->q_words, 0,
            (size_t)((padded - rows) * call->q_words) * sizeof(float));
@@ -656,7 +665,19 @@ FOCI_INLINE void copy_row(float *to, const float *from, int64_t count)
     if (n < count) v_store_some(to + n, v_load_some(from + n, count - n), count - n);
 }
 
-/* One tile of group c: rows gathered from the block, taken through the group's keys, put back. */
+/* The same for rows of o, whose width is whole vectors: o += from, and o *= scale. */
+FOCI_INLINE void add_row(float *o, const float *from, int64_t count)
+{
+    for (int64_t n = 0; n < count; n += VL) v_store(o + n, v_add(v_load(o + n), v_load(from + n)));
+}
+
+static void scale_row(float *o, int64_t count, float scale)
+{
+    for (int64_t n = 0; n < count; n += VL) v_store(o + n, v_mul(v_load(o + n), v_set1(scale)));
+}
+
+/* One tile of group c: rows gathered from the block, taken through the group's keys, what that
+ * gives added to the block. Every row sees a key of the first run, so tile_o is written there. */
 static void attend_group_tile(const fwd_call *call, const fwd_item *item, int32_t c,
                               const int32_t *query, const int32_t *query_end, int64_t first_row,
                               int64_t rows, const fwd_scratch *s)
@@ -682,23 +703,24 @@ static void attend_group_tile(const fwd_call *call, const fwd_item *item, int32_
         if (groups->key_mask)
             query_mask[n] = keys->query_mask[(int64_t)router * keys->T + query[entry]];
         copy_row(s->tile_q + n * call->q_words, s->q + place[n] * call->q_words, call->q_words);
-        copy_row(s->tile_o + n * call->o_stride, s->o + place[n] * call->o_stride, call->o_stride);
         copy_row(s->tile_sum + n * VL, s->sum + place[n] * VL, VL);
         neg_max[n] = s->neg_max[place[n]];
         fresh[n / MR] |= (s->fresh[place[n] / MR] >> place[n] % MR & 1U) << n % MR;
     }
     for (int64_t n = 0; n < padded; n += MR) bounds[n / MR] = bounds_of(lo + n, hi + n);
-    const row_tile tile = {(int32_t)(padded / MR),
-                           s->tile_q,
-                           s->tile_o,
-                           s->tile_sum,
-                           neg_max,
-                           fresh,
-                           lo,
-                           hi,
-                           bounds,
-                           query_mask,
-                           {0}};
+    row_tile tile = {
+        .strips = (int32_t)(padded / MR),
+        .is_first = true,
+        .q = s->tile_q,
+        .o = s->tile_o,
+        .sum = s->tile_sum,
+        .neg_max = neg_max,
+        .fresh = fresh,
+        .lo = lo,
+        .hi = hi,
+        .bounds = bounds,
+        .query_mask = query_mask,
+    };
     const int64_t panel = groups->begin[(int64_t)item->g * (keys->K + 1) + c];
     const int32_t end = hi[rows - 1]; /* ends do not descend */
     for (int32_t begin = 0; begin < end; begin += RUN_KEYS) {
@@ -707,9 +729,14 @@ static void attend_group_tile(const fwd_call *call, const fwd_item *item, int32_
                              groups->panels + at * call->panel_words, groups->has_odd + at,
                              groups->key_mask && c > 0 ? groups->key_mask + at * NR : NULL};
         attend(call, &tile, &run, s->weights);
+        tile.is_first = false;
     }
     for (int64_t n = 0; n < rows; n++) {
-        copy_row(s->o + place[n] * call->o_stride, s->tile_o + n * call->o_stride, call->o_stride);
+        float *o = s->o + place[n] * call->o_stride;
+        const float rise = s->neg_max[place[n]] - neg_max[n];
+        if (rise != 0.0F && (s->fresh[place[n] / MR] >> place[n] % MR & 1U) == 0)
+            scale_row(o, call->o_stride, exp2f(-rise));
+        add_row(o, s->tile_o + n * call->o_stride, call->o_stride);
         copy_row(s->sum + place[n] * VL, s->tile_sum + n * VL, VL);
         s->neg_max[place[n]] = neg_max[n];
         if ((fresh[n / MR] >> n % MR & 1U) == 0) s->fresh[place[n] / MR] &= ~(1U << place[n] % MR);
@@ -735,27 +762,44 @@ static void attend_groups(const fwd_call *call, const fwd_item *item, const fwd_
     }
 }
 
+/* A row of o times scale as a row of the output. (The vectors of o reach past its width.) */
+FOCI_INLINE void store_scaled(char *row, focal_dtype dtype, const float *o, vec scale,
+                              int64_t width)
+{
+    for (int64_t d = 0; d < width; d += VL) {
+        const vec x = v_mul(v_load(o + d), scale);
+        if (width - d < VL) {
+            float rest[VL];
+            v_store(rest, x);
+            store_row(row + d * (int64_t)focal_dtype_bytes(dtype), dtype, rest, width - d);
+        } else if (dtype == FOCAL_F32) {
+            v_store((float *)(void *)row + d, x);
+        } else {
+            v_store_bf16((uint16_t *)(void *)row + d, x);
+        }
+    }
+}
+
 /* out = o / sum, lse = max + log sum. */
 static void finish_block(const fwd_call *call, const fwd_item *item, int64_t rows,
                          const fwd_scratch *s)
 {
     const focal_attn_args *a = call->a;
-    for (int64_t n = 0; n < rows; n++) {
-        const int64_t q_row = a->seqs[item->seq].q_row + item->first + n / call->group;
-        const int64_t h = (int64_t)item->g * call->group + n % call->group;
-        float *o = s->o + n * call->o_stride;
+    const int64_t bytes = (int64_t)focal_dtype_bytes(a->dtype);
+    int64_t q_row = a->seqs[item->seq].q_row + item->first;
+    for (int64_t n = 0, head = 0; n < rows; n++) {
+        const int64_t h = (int64_t)item->g * call->group + head;
         const float sum = v_reduce_add(v_load(s->sum + n * VL));
         const bool is_empty = (s->fresh[n / MR] >> n % MR & 1U) != 0;
-        const vec scale = v_set1(is_empty ? 0.0F : 1.0F / sum);
-        for (int64_t d = 0; d < call->o_stride; d += VL)
-            v_store(o + d, v_mul(v_load(o + d), scale));
-        store_row((char *)a->out +
-                      (q_row * a->out_stride + h * a->Dv) * (int64_t)focal_dtype_bytes(a->dtype),
-                  a->dtype, o, a->Dv);
+        store_scaled((char *)a->out + (q_row * a->out_stride + h * a->Dv) * bytes, a->dtype,
+                     s->o + n * call->o_stride, v_set1(is_empty ? 0.0F : 1.0F / sum), a->Dv);
         if (a->lse)
             a->lse[q_row * a->H + h] =
                 is_empty ? -INFINITY
-                         : (float)((log2((double)sum) - (double)s->neg_max[n]) / (double)log2_e);
+                         : (float)(((double)log2f(sum) - (double)s->neg_max[n]) / (double)log2_e);
+        if (++head < call->group) continue;
+        head = 0;
+        q_row++;
     }
 }
 
