@@ -423,7 +423,7 @@ static void split_packed(const split_call *split, const split_item *item, int32_
     const int64_t rows = (int64_t)item->tokens * call->group;
     begin_block(call, &block, rows, s);
     split_intervals(split, item, s->lo, s->hi);
-    attend_list(call, &block, rows, item->list, s);
+    attend_list(call, &block, rows, item->list, 0, s);
     for (int64_t n = 0; n < rows; n++)
         keep_partial(call, partial + n * (call->o_stride + 2), s->o + n * call->o_stride,
                      s->sum + n * VL, s->neg_max[n], (s->fresh[n / MR] >> n % MR & 1U) != 0);

@@ -28,9 +28,9 @@ enum {
     TILE_STRIPS = TILE_ROWS / MR,
     RUN_KEYS = 256, /* keys between two passes over values: their weights stay in the caches */
     RUN_PANELS = RUN_KEYS / NR,
-    P_STRIDE = RUN_KEYS / PACK, /* words of a row of weights */
-    BLOCK_ROWS = 768,           /* rows of an item without groups: state and queries fit L2 */
-    GROUP_BLOCK_MIN = 128,      /* tokens of an item with groups */
+    P_STRIDE = (RUN_KEYS + NR) / PACK, /* words of a row of weights; the last panel is the sinks' */
+    BLOCK_ROWS = 768,      /* rows of an item without groups: state and queries fit L2 */
+    GROUP_BLOCK_MIN = 128, /* tokens of an item with groups */
     GROUP_BLOCK_MAX = 1024,
     PACK_CHUNK = 8,    /* panels a packing item */
     SPLIT_TOKENS = 16, /* up to so many queries the keys are split instead */
@@ -77,17 +77,35 @@ typedef struct row_tile {
     uint32_t *fresh;            /* (TILE_STRIPS) bit r: row r has met no key yet */
     const int32_t *lo, *hi;     /* (TILE_ROWS) the entries a row sees */
     const strip_bounds *bounds; /* (TILE_STRIPS) */
+    const int32_t *sink_lo, *sink_hi; /* (TILE_ROWS) of a run with sinks: zeros, and their ends */
+    const strip_bounds *sink_bounds;
     const uint64_t *query_mask; /* (TILE_ROWS), shared groups only */
     gate_rows gate;             /* with a gate */
 } row_tile;
 
-/* Up to RUN_PANELS packed panels, in list order. */
+/* Up to RUN_PANELS packed panels, in list order, and one of sinks behind them. */
 typedef struct key_run {
     int32_t begin, end;       /* list entries */
     const float *panels;      /* (.., panel_words) */
     const uint8_t *has_odd;   /* one a panel: values hold an infinity or NaN */
     const uint64_t *key_mask; /* (RUN_KEYS) groups below this one, shared groups only */
+    int32_t sinks;            /* at most VL; in panel RUN_PANELS */
 } key_run;
+
+/* The sinks as a run whose panel RUN_PANELS begins at key 0, and the rows as they see it. */
+FOCI_INLINE key_run sinks_of(const key_run *keys)
+{
+    return (key_run){-RUN_KEYS, keys->sinks, keys->panels, keys->has_odd, NULL, 0};
+}
+
+FOCI_INLINE row_tile sink_rows_of(const row_tile *rows)
+{
+    row_tile sink_rows = *rows;
+    sink_rows.lo = rows->sink_lo;
+    sink_rows.hi = rows->sink_hi;
+    sink_rows.bounds = rows->sink_bounds;
+    return sink_rows;
+}
 
 /* Bits of the keys of a panel that a shared set met in a lower group. */
 static uint32_t met_bits(uint64_t query_mask, const uint64_t key_mask[NR])
@@ -252,41 +270,52 @@ FOCI_INLINE void score_panel(const fwd_call *call, const row_tile *rows, int32_t
     }
 }
 
-/* o += weights x values for one strip and the panels [from, to) of the run. */
-FOCI_INLINE void weigh_values(const fwd_call *call, const row_tile *rows, int32_t strip,
-                              const key_run *keys, int32_t from, int32_t to, const float *weights)
+/* acc += weights x values for NR columns of one strip and panel. */
+FOCI_INLINE void weigh_panel(const fwd_call *call, const strip_bounds *bounds, const key_run *keys,
+                             int32_t panel, const float *strip_weights, int64_t column_panel,
+                             float *o, vec acc[MR][2])
 {
-    const strip_bounds *bounds = &rows->bounds[strip];
-    float *o = rows->o + (int64_t)strip * MR * call->o_stride;
+    const int32_t key = keys->begin + panel * NR;
+    const int64_t w0 = foci_max64(bounds->lo_min - key, 0) / PACK;
+    const int64_t w1 = words_of(foci_min64(foci_min64(bounds->hi_max, keys->end) - key, NR));
+    const float *values = keys->panels + panel * call->panel_words + call->q_words * NR +
+                          column_panel * ((int64_t)NR / PACK * NR) + w0 * NR;
+    const float *a = strip_weights + (int64_t)panel * (NR / PACK) + w0;
+    if (__builtin_expect(keys->has_odd[panel] != 0, 0)) {
+        tile_store(o, call->o_stride, acc);
+        tile_dot_odd_right(o, call->o_stride, a, P_STRIDE, values, w1 - w0);
+        tile_load(acc, o, call->o_stride);
+    } else if (call->a->Dv - column_panel * NR > VL) {
+        tile_dot(acc, a, P_STRIDE, values, w1 - w0, 2);
+    } else {
+        tile_dot(acc, a, P_STRIDE, values, w1 - w0, 1);
+    }
+}
+
+/* o += weights x values for one strip, the panels [from, to) of the run and, unless NULL, the
+ * sinks. */
+FOCI_INLINE void weigh_values(const fwd_call *call, const row_tile *rows, int32_t strip,
+                              const key_run *keys, int32_t from, int32_t to,
+                              const strip_bounds *sink_bounds, const float *weights)
+{
+    float *strip_o = rows->o + (int64_t)strip * MR * call->o_stride;
     const float *strip_weights = weights + (int64_t)strip * MR * P_STRIDE;
     for (int64_t c = 0; c < call->v_panels; c++) {
-        const int nv = call->a->Dv - c * NR > VL ? 2 : 1;
+        float *o = strip_o + c * NR;
         vec acc[MR][2];
         if (rows->is_first) {
 #pragma GCC unroll 12
             for (int r = 0; r < MR; r++) acc[r][0] = acc[r][1] = v_zero();
         } else {
-            tile_load(acc, o + c * NR, call->o_stride);
+            tile_load(acc, o, call->o_stride);
         }
-        for (int32_t p = from; p < to; p++) {
-            const int32_t key = keys->begin + p * NR;
-            const int64_t w0 = foci_max64(bounds->lo_min - key, 0) / PACK;
-            const int64_t w1 =
-                words_of(foci_min64(foci_min64(bounds->hi_max, keys->end) - key, NR));
-            const float *values = keys->panels + p * call->panel_words + call->q_words * NR +
-                                  c * ((int64_t)NR / PACK * NR) + w0 * NR;
-            const float *a = strip_weights + (int64_t)p * (NR / PACK) + w0;
-            if (__builtin_expect(keys->has_odd[p] != 0, 0)) {
-                tile_store(o + c * NR, call->o_stride, acc);
-                tile_dot_odd_right(o + c * NR, call->o_stride, a, P_STRIDE, values, w1 - w0);
-                tile_load(acc, o + c * NR, call->o_stride);
-            } else if (nv > 1) {
-                tile_dot(acc, a, P_STRIDE, values, w1 - w0, 2);
-            } else {
-                tile_dot(acc, a, P_STRIDE, values, w1 - w0, 1);
-            }
+        for (int32_t p = from; p < to; p++)
+            weigh_panel(call, &rows->bounds[strip], keys, p, strip_weights, c, o, acc);
+        if (sink_bounds) {
+            const key_run sinks = sinks_of(keys);
+            weigh_panel(call, sink_bounds, &sinks, RUN_PANELS, strip_weights, c, o, acc);
         }
-        tile_store(o + c * NR, call->o_stride, acc);
+        tile_store(o, call->o_stride, acc);
     }
 }
 
@@ -315,8 +344,21 @@ static void attend(const fwd_call *call, const row_tile *rows, const key_run *ke
                 score_panel(call, rows, s, keys, p, weights, 2);
         }
     }
-    for (int32_t s = 0; s < rows->strips; s++)
-        if (from[s] < to[s]) weigh_values(call, rows, s, keys, from[s], to[s], weights);
+    for (int32_t s = 0; s < rows->strips; s++) {
+        if (from[s] >= to[s]) continue;
+        const strip_bounds *sink_bounds = NULL;
+        /* With the last keys of the window: their maximum is a better one to start from. */
+        if (keys->sinks > 0 && rows->bounds[s].hi_max <= keys->begin + RUN_KEYS) {
+            const key_run sinks = sinks_of(keys);
+            const row_tile sink_rows = sink_rows_of(rows);
+            sink_bounds = &rows->sink_bounds[s];
+            if (sink_bounds->hi_max > 0)
+                score_panel(call, &sink_rows, s, &sinks, RUN_PANELS, weights, 1);
+            else
+                sink_bounds = NULL;
+        }
+        weigh_values(call, rows, s, keys, from[s], to[s], sink_bounds, weights);
+    }
 }
 
 static strip_bounds bounds_of(const int32_t *lo, const int32_t *hi)
@@ -466,17 +508,18 @@ typedef struct fwd_item {
 
 /* One thread's memory; the sizes are in block_layout(). */
 typedef struct fwd_scratch {
-    float *weights;                    /* (TILE_ROWS, P_STRIDE), or of the streamed heads */
-    float *panels;                     /* (RUN_PANELS, panel_words) */
-    float *q;                          /* (rows, q_words), or of one tile with groups */
-    float *o;                          /* (rows, o_stride) */
-    float *sum;                        /* (rows, VL) */
-    float *neg_max;                    /* (rows) */
-    uint32_t *fresh;                   /* (strips) */
-    int32_t *lo, *hi;                  /* (rows) */
-    strip_bounds *bounds;              /* (strips) */
-    float *tile_q, *tile_o, *tile_sum; /* one gathered tile, with groups */
-    gate_rows gate;                    /* with a gate */
+    float *weights;                     /* (TILE_ROWS, P_STRIDE), or of the streamed heads */
+    float *panels;                      /* (RUN_PANELS + 1, panel_words) */
+    float *q;                           /* (rows, q_words), or of one tile with groups */
+    float *o;                           /* (rows, o_stride) */
+    float *sum;                         /* (rows, VL) */
+    float *neg_max;                     /* (rows) */
+    uint32_t *fresh;                    /* (strips) */
+    int32_t *lo, *hi;                   /* (rows) */
+    int32_t *sink_lo, *sink_hi;         /* (rows) */
+    strip_bounds *bounds, *sink_bounds; /* (strips) */
+    float *tile_q, *tile_o, *tile_sum;  /* one gathered tile, with groups */
+    gate_rows gate;                     /* with a gate */
 } fwd_scratch;
 
 /* Lays a thread's memory out from b on for items of `rows` rows; a base of NULL only counts. */
@@ -484,7 +527,7 @@ static int64_t lay_out(const fwd_call *call, int64_t rows, bool has_groups, bump
 {
     rows = foci_round_up(rows, TILE_ROWS);
     s->weights = bump_take(&b, WEIGHT_WORDS, sizeof(float));
-    s->panels = bump_take(&b, RUN_PANELS * call->panel_words, sizeof(float));
+    s->panels = bump_take(&b, (RUN_PANELS + 1) * call->panel_words, sizeof(float));
     s->q = bump_take(&b, rows * foci_round_up(call->q_words, VL), sizeof(float));
     s->o = bump_take(&b, rows * call->o_stride, sizeof(float));
     s->sum = bump_take(&b, rows * VL, sizeof(float));
@@ -493,6 +536,9 @@ static int64_t lay_out(const fwd_call *call, int64_t rows, bool has_groups, bump
     s->lo = bump_take(&b, rows, sizeof(int32_t));
     s->hi = bump_take(&b, rows, sizeof(int32_t));
     s->bounds = bump_take(&b, rows / MR, sizeof(strip_bounds));
+    s->sink_lo = bump_take(&b, rows, sizeof(int32_t));
+    s->sink_hi = bump_take(&b, rows, sizeof(int32_t));
+    s->sink_bounds = bump_take(&b, rows / MR, sizeof(strip_bounds));
     s->tile_q = s->tile_o = s->tile_sum = NULL;
     if (has_groups) {
         s->tile_q = bump_take(&b, TILE_ROWS * call->q_words, sizeof(float));
@@ -549,53 +595,81 @@ static row_tile tile_at(const fwd_call *call, const fwd_scratch *s, int64_t row,
         .lo = s->lo + row,
         .hi = s->hi + row,
         .bounds = s->bounds + row / MR,
+        .sink_lo = s->sink_lo + row,
+        .sink_hi = s->sink_hi + row,
+        .sink_bounds = s->sink_bounds + row / MR,
         .gate = call->gate ? (gate_rows){s->gate.gq + row * call->gate->K, s->gate.lo + row,
                                          s->gate.hi + row}
                            : (gate_rows){0},
     };
 }
 
-/* The block against a list of keys (NULL: positions): each row sees [lo, hi) as they stand in s.
- * Keys are packed as they are met; runs begin at multiples of RUN_KEYS, so that the sums do not
- * depend on the block. */
-static void attend_list(const fwd_call *call, const fwd_item *item, int64_t rows,
-                        const int32_t *list, const fwd_scratch *s)
+/* Bounds of the strips of a block; rows past the last repeat its interval. Returns the interval
+ * that holds all of them, empty with lo > hi. */
+static void bound_strips(int64_t rows, int32_t *lo, int32_t *hi, strip_bounds *bounds,
+                         int64_t *least, int64_t *most)
+{
+    const int64_t padded = foci_round_up(rows, MR);
+    *least = INT32_MAX;
+    *most = 0;
+    for (int64_t n = rows; n < padded; n++) {
+        lo[n] = lo[rows - 1];
+        hi[n] = hi[rows - 1];
+    }
+    for (int64_t n = 0; n < padded; n += MR) {
+        const strip_bounds strip = bounds_of(lo + n, hi + n);
+        bounds[n / MR] = strip;
+        if (strip.hi_max <= strip.lo_min) continue;
+        *least = foci_min64(*least, strip.lo_min);
+        *most = foci_max64(*most, strip.hi_max);
+    }
+}
+
+/* Packs the keys [from, to) of a list (NULL: positions) as the panel that begins at `key`; the
+ * others of its NR are zero. */
+static bool pack_list(const fwd_call *call, const fwd_item *item, const int32_t *list, int64_t key,
+                      int64_t from, int64_t to, float *panel)
 {
     const focal_attn_seq *seq = &call->a->seqs[item->seq];
     const foci_rows k_rows = foci_attn_k_rows(call->a, seq, item->g);
     const foci_rows v_rows = foci_attn_v_rows(call->a, seq, item->g);
     const int32_t router = seq->keys ? foci_router_of(seq->keys->routers, item->g) : 0;
+    const char *k[NR] = {0}, *v[NR] = {0};
+    for (int64_t j = from; j < to; j++) {
+        const int64_t row = list ? list[j] : foci_position_row(seq->keys, router, j);
+        k[j - key] = foci_row(&k_rows, row);
+        v[j - key] = foci_row(&v_rows, row);
+    }
+    if (call->gate) /* no key set, so entries are positions */
+        gate_pack_keys(call->gate, seq, item->g, key, from, to,
+                       panel + call->panel_words - (int64_t)call->gate->K * NR);
+    return pack_panel(call, k, v, panel);
+}
+
+/* The block against a list of keys (NULL: positions): each row sees [lo, hi) as they stand in s
+ * and, where sinks > 0, also those before its sink_hi. Keys are packed as they are met; runs begin
+ * at multiples of RUN_KEYS, so that the sums do not depend on the block. */
+static void attend_list(const fwd_call *call, const fwd_item *item, int64_t rows,
+                        const int32_t *list, int32_t sinks, const fwd_scratch *s)
+{
     const int64_t padded = foci_round_up(rows, MR);
-    int64_t lo = INT32_MAX, hi = 0;
-    for (int64_t n = rows; n < padded; n++) {
-        s->lo[n] = s->lo[rows - 1];
-        s->hi[n] = s->hi[rows - 1];
+    uint8_t has_odd[RUN_PANELS + 1] = {0};
+    int64_t lo, hi;
+    if (sinks > 0) {
+        bound_strips(rows, s->sink_lo, s->sink_hi, s->sink_bounds, &lo, &hi);
+        has_odd[RUN_PANELS] =
+            pack_list(call, item, NULL, 0, 0, sinks, s->panels + RUN_PANELS * call->panel_words);
     }
-    for (int64_t n = 0; n < padded; n += MR) {
-        s->bounds[n / MR] = bounds_of(s->lo + n, s->hi + n);
-        if (s->bounds[n / MR].hi_max <= s->bounds[n / MR].lo_min) continue;
-        lo = foci_min64(lo, s->bounds[n / MR].lo_min);
-        hi = foci_max64(hi, s->bounds[n / MR].hi_max);
-    }
+    bound_strips(rows, s->lo, s->hi, s->bounds, &lo, &hi);
     for (int64_t begin = lo / RUN_KEYS * RUN_KEYS; begin < hi; begin += RUN_KEYS) {
         const int64_t end = foci_min64(begin + RUN_KEYS, hi);
-        uint8_t has_odd[RUN_PANELS] = {0};
         const int64_t skip = foci_max64(lo - begin, 0) / NR; /* panels nobody sees */
         for (int64_t p = skip; begin + p * NR < end; p++) {
-            const char *k[NR] = {0}, *v[NR] = {0};
-            const int64_t to = foci_min64(begin + (p + 1) * NR, end);
-            for (int64_t j = foci_max64(begin + p * NR, lo); j < to; j++) {
-                const int64_t row = list ? list[j] : foci_position_row(seq->keys, router, j);
-                k[j - begin - p * NR] = foci_row(&k_rows, row);
-                v[j - begin - p * NR] = foci_row(&v_rows, row);
-            }
-            has_odd[p] = pack_panel(call, k, v, s->panels + p * call->panel_words);
-            if (call->gate) /* no key set, so entries are positions */
-                gate_pack_keys(
-                    call->gate, seq, item->g, begin + p * NR, foci_max64(begin + p * NR, lo), to,
-                    s->panels + (p + 1) * call->panel_words - (int64_t)call->gate->K * NR);
+            const int64_t key = begin + p * NR;
+            has_odd[p] = pack_list(call, item, list, key, foci_max64(key, lo),
+                                   foci_min64(key + NR, end), s->panels + p * call->panel_words);
         }
-        const key_run keys = {(int32_t)begin, (int32_t)end, s->panels, has_odd, NULL};
+        const key_run keys = {(int32_t)begin, (int32_t)end, s->panels, has_odd, NULL, sinks};
         for (int64_t row = 0; row < padded; row += TILE_ROWS) {
             const row_tile tile = tile_at(call, s, row, padded);
             attend(call, &tile, &keys, s->weights);
@@ -619,29 +693,32 @@ static void attend_gated(const fwd_call *call, const fwd_item *item, int64_t row
         memcpy(s->gate.gq + n * K, gate_query(call->gate, seq->q_row + token, item->g),
                (size_t)K * sizeof(float));
     }
-    attend_list(call, item, rows, NULL, s);
+    attend_list(call, item, rows, NULL, 0, s);
 }
 
-/* The window, or every key before the query; then the sinks before it. The window comes first: its
- * many keys give a better maximum to start from. */
+/* The window, or every key before the query, and the sinks before it: in one pass when they fit the
+ * half panel it keeps for them, else after it. */
 static void attend_local(const fwd_call *call, const fwd_item *item, int64_t rows,
                          const fwd_scratch *s)
 {
     const focal_attn_seq *seq = &call->a->seqs[item->seq];
-    for (int64_t n = 0; n < rows; n++) {
-        const foci_local local =
-            foci_attn_local(call->a, seq, item->first + (int32_t)(n / call->group));
-        s->lo[n] = local.lo;
-        s->hi[n] = local.hi;
+    int32_t sinks = 0;
+    int64_t n = 0;
+    for (int32_t token = 0; token < item->tokens; token++) {
+        const foci_local local = foci_attn_local(call->a, seq, item->first + token);
+        for (int32_t head = 0; head < call->group; head++, n++) {
+            s->lo[n] = local.lo;
+            s->hi[n] = local.hi;
+            s->sink_lo[n] = 0;
+            s->sink_hi[n] = local.sink_hi;
+        }
+        if (local.sink_hi > sinks) sinks = local.sink_hi;
     }
-    attend_list(call, item, rows, NULL, s);
-    const int32_t last = item->first + item->tokens - 1;
-    if (foci_attn_local(call->a, seq, last).sink_hi == 0) return;
-    for (int64_t n = 0; n < rows; n++) {
-        s->lo[n] = 0;
-        s->hi[n] = foci_attn_local(call->a, seq, item->first + (int32_t)(n / call->group)).sink_hi;
-    }
-    attend_list(call, item, rows, NULL, s);
+    attend_list(call, item, rows, NULL, sinks <= VL ? sinks : 0, s);
+    if (sinks <= VL) return;
+    memcpy(s->lo, s->sink_lo, (size_t)rows * sizeof *s->lo);
+    memcpy(s->hi, s->sink_hi, (size_t)rows * sizeof *s->hi);
+    attend_list(call, item, rows, NULL, 0, s);
 }
 
 /* The first n in [from, to) with query[n] >= token. */
@@ -676,89 +753,165 @@ static void scale_row(float *o, int64_t count, float scale)
     for (int64_t n = 0; n < count; n += VL) v_store(o + n, v_mul(v_load(o + n), v_set1(scale)));
 }
 
-/* One tile of group c: rows gathered from the block, taken through the group's keys, what that
- * gives added to the block. Every row sees a key of the first run, so tile_o is written there. */
-static void attend_group_tile(const fwd_call *call, const fwd_item *item, int32_t c,
-                              const int32_t *query, const int32_t *query_end, int64_t first_row,
-                              int64_t rows, const fwd_scratch *s)
+/* Rows of a gathered tile that lie together in the block too: heads of one query. */
+typedef struct tile_piece {
+    int32_t row, place, count; /* in the tile, in the block */
+} tile_piece;
+
+/* The bit that row `n` of a block or tile has met no key yet. */
+static inline uint32_t fresh_bit(const uint32_t *fresh, int64_t n)
 {
-    const fwd_groups *groups = &call->groups[item->seq];
-    const focal_keys *keys = groups->keys;
-    const int32_t router = foci_router_of(keys->routers, item->g);
-    const int64_t padded = foci_round_up(rows, MR);
-    float neg_max[TILE_ROWS] = {0};
-    int32_t lo[TILE_ROWS] = {0}, hi[TILE_ROWS];
-    uint32_t fresh[TILE_STRIPS] = {0};
-    uint64_t query_mask[TILE_ROWS] = {0};
+    return fresh[n / MR] >> n % MR & 1U;
+}
+
+/* One tile of the rows that look into group c. */
+typedef struct group_tile {
+    row_tile rows;
+    int32_t row_count, piece_count;
+    tile_piece piece[TILE_ROWS];
+    float neg_max[TILE_ROWS];
+    int32_t lo[TILE_ROWS], hi[TILE_ROWS];
+    uint32_t fresh[TILE_STRIPS];
+    uint64_t query_mask[TILE_ROWS];
     strip_bounds bounds[TILE_STRIPS];
-    int64_t place[TILE_ROWS]; /* the row's place in the block */
-    int64_t entry = first_row / call->group, head = first_row % call->group;
-    for (int64_t n = 0; n < padded; n++) {
-        if (n > 0 && n < rows && ++head == call->group) { /* a division a row would show */
-            head = 0;
-            entry++;
+} group_tile;
+
+/* Queries of a block that look into one group, and how far. */
+typedef struct group_queries {
+    int32_t c;
+    bool has_fresh;             /* some row of the block has met no key yet */
+    const int32_t *query, *end; /* (rows / group) */
+    const uint64_t *mask;       /* of all queries, shared groups only */
+} group_queries;
+
+/* Gathers `rows` rows, from first_row on of those that the queries have. */
+static void gather_tile(const fwd_call *call, const fwd_item *item, const group_queries *queries,
+                        int64_t first_row, int32_t rows, const fwd_scratch *s, group_tile *t)
+{
+    int64_t entry = first_row / call->group;
+    int32_t head = (int32_t)(first_row % call->group);
+    t->row_count = rows;
+    t->piece_count = 0;
+    for (int32_t row = 0, count; row < rows; row += count, entry++, head = 0) {
+        count = (int32_t)foci_min64(call->group - head, rows - row);
+        const int64_t place = (int64_t)(queries->query[entry] - item->first) * call->group + head;
+        t->piece[t->piece_count++] = (tile_piece){row, (int32_t)place, count};
+        copy_row(s->tile_q + row * call->q_words, s->q + place * call->q_words,
+                 count * call->q_words);
+        copy_row(s->tile_sum + (int64_t)row * VL, s->sum + place * VL, (int64_t)count * VL);
+        for (int32_t n = 0; n < count; n++) {
+            t->neg_max[row + n] = s->neg_max[place + n];
+            t->lo[row + n] = 0;
+            t->hi[row + n] = queries->end[entry];
+            if (queries->mask) t->query_mask[row + n] = queries->mask[queries->query[entry]];
         }
-        place[n] = (int64_t)(query[entry] - item->first) * call->group + head;
-        hi[n] = query_end[entry];
-        if (groups->key_mask)
-            query_mask[n] = keys->query_mask[(int64_t)router * keys->T + query[entry]];
-        copy_row(s->tile_q + n * call->q_words, s->q + place[n] * call->q_words, call->q_words);
-        copy_row(s->tile_sum + n * VL, s->sum + place[n] * VL, VL);
-        neg_max[n] = s->neg_max[place[n]];
-        fresh[n / MR] |= (s->fresh[place[n] / MR] >> place[n] % MR & 1U) << n % MR;
     }
-    for (int64_t n = 0; n < padded; n += MR) bounds[n / MR] = bounds_of(lo + n, hi + n);
-    row_tile tile = {
-        .strips = (int32_t)(padded / MR),
+    const int32_t padded = (int32_t)foci_round_up(rows, MR), last = rows - 1;
+    for (int32_t n = rows; n < padded; n++) { /* rows past the last repeat it */
+        copy_row(s->tile_q + n * call->q_words, s->tile_q + last * call->q_words, call->q_words);
+        copy_row(s->tile_sum + (int64_t)n * VL, s->tile_sum + (int64_t)last * VL, VL);
+        t->neg_max[n] = t->neg_max[last];
+        t->lo[n] = 0;
+        t->hi[n] = t->hi[last];
+        t->query_mask[n] = t->query_mask[last];
+    }
+    for (int32_t n = 0; n < padded; n += MR) {
+        t->bounds[n / MR] = bounds_of(t->lo + n, t->hi + n);
+        t->fresh[n / MR] = 0;
+    }
+    for (int32_t p = 0; queries->has_fresh && p < t->piece_count; p++) {
+        const tile_piece *piece = &t->piece[p];
+        for (int32_t n = piece->row; n < piece->row + piece->count; n++)
+            t->fresh[n / MR] |= fresh_bit(s->fresh, piece->place + n - piece->row) << n % MR;
+    }
+    t->rows = (row_tile){
+        .strips = padded / MR,
         .is_first = true,
         .q = s->tile_q,
         .o = s->tile_o,
         .sum = s->tile_sum,
-        .neg_max = neg_max,
-        .fresh = fresh,
-        .lo = lo,
-        .hi = hi,
-        .bounds = bounds,
-        .query_mask = query_mask,
+        .neg_max = t->neg_max,
+        .fresh = t->fresh,
+        .lo = t->lo,
+        .hi = t->hi,
+        .bounds = t->bounds,
+        .query_mask = t->query_mask,
     };
-    const int64_t panel = groups->begin[(int64_t)item->g * (keys->K + 1) + c];
-    const int32_t end = hi[rows - 1]; /* ends do not descend */
+}
+
+/* The rows' sums and maxima go back to the block, and what they have met is added to o there. */
+static void return_tile(const fwd_call *call, const group_tile *t, bool has_fresh,
+                        const fwd_scratch *s)
+{
+    for (int32_t p = 0; p < t->piece_count; p++) {
+        const tile_piece piece = t->piece[p];
+        float *o = s->o + piece.place * call->o_stride;
+        for (int32_t n = 0; n < piece.count; n++) {
+            const int64_t place = piece.place + n;
+            const float rise = s->neg_max[place] - t->neg_max[piece.row + n];
+            if (__builtin_expect(rise == 0.0F, 1)) continue;
+            if (!has_fresh || !fresh_bit(s->fresh, place))
+                scale_row(o + n * call->o_stride, call->o_stride, exp2f(-rise));
+            s->neg_max[place] = t->neg_max[piece.row + n];
+        }
+        add_row(o, s->tile_o + piece.row * call->o_stride, piece.count * call->o_stride);
+        copy_row(s->sum + (int64_t)piece.place * VL, s->tile_sum + (int64_t)piece.row * VL,
+                 (int64_t)piece.count * VL);
+        for (int32_t n = 0; has_fresh && n < piece.count; n++)
+            if (!fresh_bit(t->fresh, piece.row + n))
+                s->fresh[(piece.place + n) / MR] &= ~(1U << (piece.place + n) % MR);
+    }
+}
+
+/* A tile of rows taken through the keys of a group. Every row sees a key of the first run, so that
+ * all of tile_o is written there. */
+static void attend_group_tile(const fwd_call *call, const fwd_item *item,
+                              const group_queries *queries, int64_t first_row, int32_t rows,
+                              const fwd_scratch *s)
+{
+    const fwd_groups *groups = &call->groups[item->seq];
+    const int32_t c = queries->c;
+    group_tile t;
+    gather_tile(call, item, queries, first_row, rows, s, &t);
+    const int64_t panel = groups->begin[(int64_t)item->g * (groups->keys->K + 1) + c];
+    const int32_t end = t.hi[rows - 1]; /* ends do not descend */
     for (int32_t begin = 0; begin < end; begin += RUN_KEYS) {
         const int64_t at = panel + begin / NR;
-        const key_run run = {begin, (int32_t)foci_min64(begin + RUN_KEYS, end),
-                             groups->panels + at * call->panel_words, groups->has_odd + at,
-                             groups->key_mask && c > 0 ? groups->key_mask + at * NR : NULL};
-        attend(call, &tile, &run, s->weights);
-        tile.is_first = false;
+        const key_run run = {begin,
+                             (int32_t)foci_min64(begin + RUN_KEYS, end),
+                             groups->panels + at * call->panel_words,
+                             groups->has_odd + at,
+                             groups->key_mask && c > 0 ? groups->key_mask + at * NR : NULL,
+                             0};
+        attend(call, &t.rows, &run, s->weights);
+        t.rows.is_first = false;
     }
-    for (int64_t n = 0; n < rows; n++) {
-        float *o = s->o + place[n] * call->o_stride;
-        const float rise = s->neg_max[place[n]] - neg_max[n];
-        if (rise != 0.0F && (s->fresh[place[n] / MR] >> place[n] % MR & 1U) == 0)
-            scale_row(o, call->o_stride, exp2f(-rise));
-        add_row(o, s->tile_o + n * call->o_stride, call->o_stride);
-        copy_row(s->sum + place[n] * VL, s->tile_sum + n * VL, VL);
-        s->neg_max[place[n]] = neg_max[n];
-        if ((fresh[n / MR] >> n % MR & 1U) == 0) s->fresh[place[n] / MR] &= ~(1U << place[n] % MR);
-    }
+    return_tile(call, &t, queries->has_fresh, s);
 }
 
 /* The block's queries through the groups they look into, group after group. */
 static void attend_groups(const fwd_call *call, const fwd_item *item, const fwd_scratch *s)
 {
-    const focal_keys *keys = call->groups[item->seq].keys;
+    const fwd_groups *groups = &call->groups[item->seq];
+    const focal_keys *keys = groups->keys;
     const int32_t router = foci_router_of(keys->routers, item->g);
     const int32_t *query = keys->query + router * keys->query_stride;
     const int32_t *query_end = keys->query_end + router * keys->query_stride;
+    const int64_t strips = foci_pieces((int64_t)item->tokens * call->group, MR);
+    uint32_t fresh = 0;
+    for (int64_t n = 0; n < strips; n++) fresh |= s->fresh[n];
     for (int32_t c = 0; c < keys->K; c++) {
         const int32_t *from = keys->query_begin + (int64_t)router * (keys->K + 1) + c;
         int32_t first = first_query(query, from[0], from[1], item->first);
         const int32_t end = first_query(query, first, from[1], item->first + item->tokens);
         while (first < end && query_end[first] == 0) first++; /* ends do not descend */
+        const group_queries queries = {
+            c, fresh != 0, query + first, query_end + first,
+            groups->key_mask ? keys->query_mask + (int64_t)router * keys->T : NULL};
         const int64_t rows = (int64_t)(end - first) * call->group;
         for (int64_t row = 0; row < rows; row += TILE_ROWS)
-            attend_group_tile(call, item, c, query + first, query_end + first, row,
-                              foci_min64(rows - row, TILE_ROWS), s);
+            attend_group_tile(call, item, &queries, row, (int32_t)foci_min64(rows - row, TILE_ROWS),
+                              s);
     }
 }
 
