@@ -71,6 +71,9 @@ typedef struct focal_attn_args {
 
 /* out = softmax(s) v over the keys each query sees. A query that sees no key gets out = 0 and
  * lse = -INFINITY; a key that a query does not see has no influence on it, whatever it holds.
+ * A NaN in q, or in a key that a query sees, makes its row of out and lse NaN; one in a value with
+ * weight, its column of out. Scores are float32: without a soft-cap, a row where |q.k| exceeds 1e9
+ * or an infinity of q or k meets it is unspecified (often NaN), and no other row is touched.
  * EINVAL on a bad shape, set or missing tensor; ENOMEM without scratch; EUNSUPPORTED when the
  * pinned kernel cannot take the call. What out and lse then contain is unspecified.
  * The same bits at any thread count. */

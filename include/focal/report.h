@@ -38,11 +38,15 @@ typedef struct focal_report_args {
     int32_t run_count;
     const focal_report_sets *sets; /* may be NULL: no picture */
     const double *loads;           /* (load_count) share of the keys in each group; may be NULL */
-    int32_t load_count;
+    int32_t load_count;            /* 1..64; 0 without loads */
 } focal_report_args;
 
+/* Whether a page could be written to path now, for asking before a long run: EIO with the reason
+ * when not. Leaves nothing behind and does not touch a file that is there. */
+FOCAL_API focal_status focal_report_check(focal_ctx *ctx, const char *path);
+
 /* Writes the page of an attention run. The file appears whole or not at all. EINVAL on a missing
- * title, a group out of range or too many tokens; EIO when the file cannot be written. */
+ * title or list, a group out of range or too many tokens; EIO when the file cannot be written. */
 FOCAL_API focal_status focal_report_attention(focal_ctx *ctx, const char *path,
                                               const focal_report_args *args);
 

@@ -48,15 +48,27 @@ typedef struct focal_route_grads {
 FOCAL_API focal_status focal_route_scores_backward(focal_ctx *ctx, const focal_route_args *args,
                                                    const focal_route_grads *grads);
 
+/* The name of the kernel that would take the scores, forward and backward; NULL when the call is
+ * wrong or the pinned kernel cannot take it. A pinned name that routing does not have pins nothing
+ * here. The other calls of this file have one implementation each. */
+FOCAL_API const char *focal_route_kernel_name(focal_ctx *ctx, const focal_route_args *args);
+
+/* The index-th kernel's name, fastest first, and whether this machine can use it; NULL past the
+ * last. is_usable may be NULL. */
+FOCAL_API const char *focal_route_kernel_at(focal_ctx *ctx, int32_t index, bool *is_usable);
+
 /* g = softmax(s) over the K groups, and ds from g and dg. rows = T * routers. s and g may be the
- * same array, and so may dg and ds. */
+ * same array, and so may dg and ds. A row of nothing but -inf gets g = 0: no group. */
 FOCAL_API focal_status focal_route_soften(focal_ctx *ctx, int64_t rows, int32_t K, const float *s,
                                           float *g);
 FOCAL_API focal_status focal_route_soften_backward(focal_ctx *ctx, int64_t rows, int32_t K,
                                                    const float *g, const float *dg, float *ds);
 
 /* The paper's balance over the T tokens of one sequence, in the log domain: `rounds` times, columns
- * to T/K each, then rows to 1; ends on rows. Not causal. s, g, dg, ds: (T, routers, K). */
+ * to T/K each, then rows to 1; ends on rows. Not causal. s, g, dg, ds: (T, routers, K). A score of
+ * -inf bars a token from a group: g and ds are 0 there. A group that is barred to all tokens, or a
+ * token barred from all groups, is left out of the balance. NaN or +inf in s makes all of its
+ * router NaN. */
 FOCAL_API focal_status focal_route_sinkhorn(focal_ctx *ctx, int32_t T, int32_t routers, int32_t K,
                                             int32_t rounds, const float *s, float *g);
 /* The gradient through all unrolled rounds. */

@@ -78,8 +78,12 @@ static focal_status check_args(focal_ctx *ctx, const char *path, const focal_rep
     if (!args || !args->title) return foci_fail(ctx, FOCAL_EINVAL, "report: no title");
     if (args->run_count < 0 || (args->run_count > 0 && !args->runs))
         return foci_fail(ctx, FOCAL_EINVAL, "report: a list of %d runs", args->run_count);
+    if (!args->loads && args->load_count != 0)
+        return foci_fail(ctx, FOCAL_EINVAL, "report: load_count is %d, but loads is NULL",
+                         args->load_count);
     if (args->loads && (args->load_count < 1 || args->load_count > FOCAL_MAX_GROUPS))
-        return foci_fail(ctx, FOCAL_EINVAL, "report: loads of %d groups", args->load_count);
+        return foci_fail(ctx, FOCAL_EINVAL, "report: loads of %d groups, must be 1 to %d",
+                         args->load_count, FOCAL_MAX_GROUPS);
     return args->sets ? check_sets(ctx, args->sets) : FOCAL_OK;
 }
 
@@ -165,6 +169,15 @@ static void write_sets(foci_page *page, const focal_report_sets *sets)
                 "them: every query sees the first keys of its group without gaps, so only the edge "
                 "of each staircase needs a mask.</figcaption></figure></div></section>\n",
                 page->file);
+}
+
+focal_status focal_report_check(focal_ctx *ctx, const char *path)
+{
+    foci_page page;
+    if (!path || !*path) return foci_fail(ctx, FOCAL_EINVAL, "report: no file name");
+    FOCAL_TRY(foci_page_open(ctx, path, &page));
+    foci_page_drop(&page);
+    return FOCAL_OK;
 }
 
 focal_status focal_report_attention(focal_ctx *ctx, const char *path, const focal_report_args *args)

@@ -14,7 +14,8 @@ focal_status foci_page_open(focal_ctx *ctx, const char *path, foci_page *page)
     const int length =
         snprintf(page->temporary, sizeof page->temporary, "%s.%ld.tmp", path, (long)getpid());
     if (length < 0 || (size_t)length >= sizeof page->temporary)
-        return foci_fail(ctx, FOCAL_EIO, "report: the file name is too long");
+        return foci_fail(ctx, FOCAL_EIO, "report: the file name is longer than %zu bytes",
+                         sizeof page->temporary - 32);
     /* The finished page is renamed over path: a device or a link there would be lost. */
     struct stat there;
     if (lstat(path, &there) == 0 && !S_ISREG(there.st_mode))
@@ -43,6 +44,12 @@ focal_status foci_page_close(focal_ctx *ctx, foci_page *page, focal_status statu
     if (status != FOCAL_OK) return status;
     return foci_fail(ctx, FOCAL_EIO, "report: %s cannot be written: %s", page->path,
                      strerror(error));
+}
+
+void foci_page_drop(foci_page *page)
+{
+    (void)fclose(page->file);
+    (void)remove(page->temporary);
 }
 
 void foci_page_text(foci_page *page, const char *text)

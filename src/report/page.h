@@ -19,6 +19,9 @@ focal_status foci_page_open(focal_ctx *ctx, const char *path, foci_page *page);
  * the first failure. */
 focal_status foci_page_close(focal_ctx *ctx, foci_page *page, focal_status status);
 
+/* Gives the page up: nothing stays behind. */
+void foci_page_drop(foci_page *page);
+
 /* Text with the letters that mean something in HTML replaced. NULL writes nothing. */
 void foci_page_text(foci_page *page, const char *text);
 

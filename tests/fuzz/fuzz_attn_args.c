@@ -3,95 +3,11 @@
  * reads and writes no byte beyond what its shapes say. Bytes of the input become fields; whatever
  * the call is entitled to touch is allocated to the exact size. A call that is entitled to more
  * than a test can afford only has its arguments checked. */
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "fuzz_reader.h"
 
 #include "focal/focal.h"
 
-enum {
-    MAX_ELEMENTS = 1 << 14, /* of one array */
-    MAX_SEQS = 3,
-    MAX_PAGES = 8,
-    MAX_BLOCKS = 256,
-    KERNELS = 5
-};
-
-/* The rest of the input; reads zeros behind its end. */
-typedef struct reader {
-    const uint8_t *data;
-    size_t size, at;
-} reader;
-
-/* Everything one input allocates, to be freed together. */
-typedef struct arena {
-    void *blocks[MAX_BLOCKS];
-    int count;
-    bool is_covered; /* every array the call may touch is there, in full */
-    const reader *contents;
-} arena;
-
-static const int32_t odd_sizes[] = {0,         -1,        -7,  1,   63,       64,
-                                    65,        255,       256, 257, 65537,    1 << 30,
-                                    INT32_MAX, INT32_MIN, 31,  33,  INT16_MAX};
-static const int64_t odd_strides[] = {
-    0, 1, -1, INT64_MAX, INT64_MIN, INT64_MAX / 2, 1LL << 40, INT32_MAX, 4096};
-
-static uint8_t take(reader *r)
-{
-    return r->at < r->size ? r->data[r->at++] : 0;
-}
-
-/* Mostly 1..most, sometimes something odd. */
-static int32_t take_size(reader *r, int32_t most)
-{
-    const uint8_t byte = take(r);
-    if (byte < 224) return 1 + byte % most;
-    return odd_sizes[take(r) % (sizeof odd_sizes / sizeof odd_sizes[0])];
-}
-
-/* Mostly packed or a little more, sometimes something odd. */
-static int64_t take_stride(reader *r, int64_t packed)
-{
-    const uint8_t byte = take(r);
-    if (byte < 160) return 0;
-    if (byte < 224) return packed + byte % 4;
-    return odd_strides[take(r) % (sizeof odd_strides / sizeof odd_strides[0])];
-}
-
-/* count elements of `size` bytes, filled from the input; a count below 1 gives a block of no
- * bytes. Not affordable: one byte, and the call is no longer covered. */
-static void *take_block(arena *a, int64_t count, size_t size)
-{
-    if (count > MAX_ELEMENTS || a->count == MAX_BLOCKS) {
-        a->is_covered = false;
-        count = 0;
-    }
-    const size_t bytes = count > 0 ? (size_t)count * size : 0;
-    uint8_t *block = malloc(bytes ? bytes : 1);
-    if (!block) abort();
-    for (size_t n = 0; n < bytes; n++)
-        block[n] = a->contents->size ? a->contents->data[n % a->contents->size] : 0;
-    if (a->count < MAX_BLOCKS) a->blocks[a->count++] = block;
-    return block;
-}
-
-/* a * b for counts, where anything negative is nothing and anything large is too large. */
-static int64_t times(int64_t a, int64_t b)
-{
-    if (a <= 0 || b <= 0) return 0;
-    return a > MAX_ELEMENTS || b > MAX_ELEMENTS ? MAX_ELEMENTS + 1 : a * b;
-}
-
-/* Elements of `rows` rows of `width`, `stride` apart (0: packed). */
-static int64_t extent(int64_t rows, int64_t stride, int64_t width)
-{
-    if (rows <= 0 || width <= 0) return 0;
-    if (rows == 1) return width;
-    const int64_t before = times(rows - 1, stride == 0 ? width : stride);
-    return before > MAX_ELEMENTS || width > MAX_ELEMENTS ? MAX_ELEMENTS + 1 : before + width;
-}
+enum { MAX_SEQS = 3, MAX_PAGES = 8 };
 
 /* Indices that are mostly plausible: a byte each, below `bound`, sometimes anything. */
 static const int32_t *take_indices(reader *r, arena *a, int64_t count, int32_t bound)
@@ -193,13 +109,6 @@ static int64_t rows_to(int64_t first, int64_t count)
 {
     if (count <= 0 || first < 0) return 0;
     return first > MAX_ELEMENTS || count > MAX_ELEMENTS ? MAX_ELEMENTS + 1 : first + count;
-}
-
-static void check_status(const focal_ctx *ctx, focal_status status)
-{
-    if (status == FOCAL_OK || focal_ctx_error(ctx)[0] != '\0') return;
-    (void)fprintf(stderr, "status %d without a sentence\n", (int)status);
-    abort();
 }
 
 /* All calls on one set of arguments. */
@@ -330,24 +239,13 @@ static void fuzz_call(reader *r, arena *a, focal_ctx *ctx)
     focal_keyset_free(set);
 }
 
-/* libFuzzer's name. NOLINTNEXTLINE(readability-identifier-naming) */
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
 /* NOLINTNEXTLINE(readability-identifier-naming) */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    /* One context a kernel, opened once: starting threads costs more than a call. */
-    static const char *const names[KERNELS] = {NULL, "ref", "avx2", "avx512", "avx512bf16"};
-    static focal_ctx *contexts[KERNELS];
     reader r = {.data = data, .size = size};
-    const int kernel = take(&r) % KERNELS;
-    if (!contexts[kernel]) {
-        const focal_ctx_options options = {.threads = 2, .kernel = names[kernel]};
-        if (focal_ctx_open(&options, &contexts[kernel], NULL) != FOCAL_OK) abort();
-    }
-    focal_ctx_trim(contexts[kernel]); /* scratch of its own size: ASan sees where it ends */
+    focal_ctx *ctx = take_ctx(&r);
     arena a = {.is_covered = true, .contents = &r};
-    fuzz_call(&r, &a, contexts[kernel]);
+    fuzz_call(&r, &a, ctx);
     for (int n = 0; n < a.count; n++) free(a.blocks[n]);
     return 0;
 }

@@ -680,6 +680,8 @@ static error_bound bound_of(const attn_case *c, int result)
         c->exact.out_magnitude, c->exact.lse_magnitude, e->dq_magnitude, e->dk_magnitude,
         e->dv_magnitude,        e->dgq_magnitude,       e->dgk_magnitude};
     const tensor_view view = view_of_result(c, result);
+    const int32_t D = c->spec.D, Dv = value_width(&c->spec);
+    const int32_t row[] = {Dv, 0, D, D, Dv, 0, 0}; /* memberships and lse are float32 */
     return (error_bound){
         .plain = plain[result],
         .exact = exact[result],
@@ -687,6 +689,7 @@ static error_bound bound_of(const attn_case *c, int result)
         .count = view.width * (view.is_keys ? c->key_at[c->seq_count] : c->query_at[c->seq_count]),
         .dtype = view.dtype,
         .factor = 2.0,
+        .row = row[result],
         .known_worst = c->worst[result],
         .known_mean = c->mean[result]};
 }

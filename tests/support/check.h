@@ -23,9 +23,18 @@
  * nor a badly conditioned row counts against a kernel, nor for one in another row.
  *
  * With e(x) = |x - exact| / magnitude, every e(got) must be at most factor * the largest e(plain)
- * + floor, and the root mean square of e(got) at most factor * that of e(plain) + floor. plain is
- * what plain loops lose, floor two roundings of the output's type. Infinities and NaN must sit in
- * the same places. */
+ * + floor, and the root mean square of e(got) at most factor * that of e(plain) + that of floor.
+ * plain is what plain loops lose. floor is two float32 roundings of the magnitude and, for an
+ * output in bfloat16, two of that type, but of the exact result alone: nothing before the end is
+ * rounded like that except weights, which plain rounds too. (Two of the magnitude would let 1 %
+ * pass.)
+ *
+ * In bfloat16 the largest e(plain) comes from rows of few keys, and rows of many keys average their
+ * roundings away: there a whole key could be missing. So the root mean square of the errors of each
+ * row is also held to 2 * factor * that of plain in the same row, + floor. Rows of fewer than 16
+ * elements say too little.
+ *
+ * Infinities and NaN must sit in the same places. */
 typedef struct error_bound {
     const char *name;
     const float *plain;      /* (count) */
@@ -34,6 +43,7 @@ typedef struct error_bound {
     int64_t count;
     focal_dtype dtype; /* of the output, for the floor */
     double factor;
+    int64_t row;                    /* elements that were made of the same keys; 0: no rows */
     double known_worst, known_mean; /* of plain, from more numbers of the same kind; 0: none */
 } error_bound;
 

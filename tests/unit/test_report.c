@@ -109,6 +109,12 @@ static void bad_calls_are_refused(void **state)
     args = c.args;
     args.load_count = FOCAL_MAX_GROUPS + 1;
     assert_int_equal(focal_report_attention(*state, c.path, &args), FOCAL_EINVAL);
+    args.load_count = K;
+    args.loads = NULL;
+    assert_int_equal(focal_report_attention(*state, c.path, &args), FOCAL_EINVAL);
+    assert_string_equal(focal_ctx_error(*state), "report: load_count is 3, but loads is NULL");
+    args.load_count = -1;
+    assert_int_equal(focal_report_attention(*state, c.path, &args), FOCAL_EINVAL);
     c.sets.T = FOCAL_REPORT_MAX_TOKENS + 1;
     assert_int_equal(focal_report_attention(*state, c.path, &c.args), FOCAL_EINVAL);
     c.sets.T = T;
@@ -134,6 +140,33 @@ static void unwritable_file_is_eio(void **state)
     end_case(&c);
 }
 
+/* The answer comes before the work, and asking changes nothing. */
+static void path_can_be_checked_before(void **state)
+{
+    page_case c;
+    make_case(&c);
+    assert_int_equal(focal_report_check(*state, NULL), FOCAL_EINVAL);
+    assert_int_equal(focal_report_check(*state, ""), FOCAL_EINVAL);
+    assert_int_equal(focal_report_check(*state, c.path), FOCAL_OK);
+    assert_int_not_equal(access(c.path, F_OK), 0);
+    FILE *file = fopen(c.path, "wb");
+    assert_non_null(file);
+    assert_int_equal(fputs("kept", file) >= 0 && fclose(file) == 0, 1);
+    assert_int_equal(focal_report_check(*state, c.path), FOCAL_OK);
+    char text[8] = {0};
+    file = fopen(c.path, "rb");
+    assert_non_null(file);
+    assert_int_equal(fread(text, 1, sizeof text - 1, file), 4);
+    (void)fclose(file);
+    assert_string_equal(text, "kept");
+    char path[160];
+    (void)snprintf(path, sizeof path, "%s/no/such/page.html", c.folder);
+    assert_int_equal(focal_report_check(*state, path), FOCAL_EIO);
+    assert_non_null(strstr(focal_ctx_error(*state), "cannot be written"));
+    assert_int_equal(focal_report_check(*state, c.folder), FOCAL_EIO);
+    end_case(&c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -141,6 +174,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(shared_groups_and_single_parts, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(bad_calls_are_refused, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(unwritable_file_is_eio, open_ctx, close_ctx),
+        cmocka_unit_test_setup_teardown(path_can_be_checked_before, open_ctx, close_ctx),
     };
     return cmocka_run_group_tests_name("report", tests, NULL, NULL);
 }

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/ctx.h"
 #include "ops/route/route_kernels.h"
 #include "support/oracle_route.h"
 #include "support/plain_route.h"
@@ -243,7 +244,8 @@ static void softmax_and_gradient(void **state)
     }
 }
 
-/* Scores of any size: no overflow, rows sum to 1; a group at -inf gets nothing. */
+/* Scores of any size: no overflow, rows sum to 1; a group at -inf gets nothing, and where all are
+ * at -inf none gets anything. NaN shows. */
 static void softmax_of_extremes(void **state)
 {
     focal_ctx *ctx = *state;
@@ -252,6 +254,66 @@ static void softmax_of_extremes(void **state)
     assert_true(g[0] == 1.0F && g[1] == 0.0F && g[2] == 0.0F);
     assert_true(g[3] == 0.5F && g[4] == 0.5F && g[5] == 0.0F);
     assert_true(g[6] == 0.0F && g[7] == 0.5F && g[8] == 0.5F);
+    float odd[] = {-INFINITY, -INFINITY, NAN, NAN, -INFINITY, NAN, 1.0F, NAN};
+    assert_status(ctx, focal_route_soften(ctx, 4, 2, odd, g), FOCAL_OK);
+    assert_true(g[0] == 0.0F && g[1] == 0.0F);
+    for (int n = 2; n < 8; n++) assert_true(isnan(g[n]));
+}
+
+/* The table that calls choose from, from outside; the reference is last and always usable. */
+static void kernels_have_names(void **state)
+{
+    focal_ctx *ctx = *state;
+    const int32_t count = (int32_t)foci_route_kernel_count;
+    bool is_usable = true;
+    assert_null(focal_route_kernel_at(ctx, -1, &is_usable));
+    assert_null(focal_route_kernel_at(ctx, count, &is_usable));
+    const char *fastest = NULL;
+    for (int32_t n = 0; n < count; n++) {
+        const char *name = focal_route_kernel_at(ctx, n, &is_usable);
+        assert_string_equal(name, foci_route_kernels[n].name);
+        assert_string_equal(focal_route_kernel_at(ctx, n, NULL), name);
+        if (is_usable && !fastest) fastest = name;
+    }
+    assert_string_equal(focal_route_kernel_at(ctx, count - 1, &is_usable), "ref");
+    assert_true(is_usable);
+    (void)focal_route_kernel_at(NULL, count - 1, &is_usable);
+    assert_false(is_usable);
+
+    const route_shape shape = {.T = 5, .C = 6, .R = 4, .K = 3, .routers = 2};
+    route_case *c = route_case_new(shape, 1);
+    assert_string_equal(focal_route_kernel_name(ctx, &c->args), fastest);
+    foci_ctx_mask_features(ctx, 0);
+    assert_string_equal(focal_route_kernel_name(ctx, &c->args), "ref");
+    (void)focal_route_kernel_at(ctx, 0, &is_usable);
+    assert_false(is_usable);
+    c->args.T = 0;
+    assert_null(focal_route_kernel_name(ctx, &c->args));
+    assert_null(focal_route_kernel_name(NULL, &c->args));
+    assert_null(focal_route_kernel_name(ctx, NULL));
+    route_case_free(c);
+}
+
+/* A pinned kernel that cannot run here has no name; one that routing lacks pins nothing. */
+static void pins_are_named(void **state)
+{
+    (void)state;
+    const char *const pins[] = {"ref", "avx2", "avx512bf16"};
+    const route_shape shape = {.T = 5, .C = 6, .R = 4, .K = 3, .routers = 2};
+    route_case *c = route_case_new(shape, 1);
+    for (size_t n = 0; n < FOCAL_COUNT(pins); n++) {
+        const focal_ctx_options options = {.threads = 1, .kernel = pins[n]};
+        focal_ctx *ctx = NULL;
+        assert_int_equal(focal_ctx_open(&options, &ctx, NULL), FOCAL_OK);
+        foci_ctx_mask_features(ctx, 0);
+        const char *name = focal_route_kernel_name(ctx, &c->args);
+        if (n == 1)
+            assert_null(name);
+        else
+            assert_string_equal(name, "ref");
+        focal_ctx_close(ctx);
+    }
+    route_case_free(c);
 }
 
 static void statistics_of_groups(void **state)
@@ -281,6 +343,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(one_side_alone, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(length_zero_stays_zero, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(a_bad_token_stays_alone, open_ctx, close_ctx),
+        cmocka_unit_test_setup_teardown(kernels_have_names, open_ctx, close_ctx),
+        cmocka_unit_test(pins_are_named),
         cmocka_unit_test_setup_teardown(softmax_and_gradient, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(softmax_of_extremes, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(statistics_of_groups, open_ctx, close_ctx),

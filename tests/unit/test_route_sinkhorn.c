@@ -129,12 +129,126 @@ static void fills_groups_evenly(void **state)
     }
 }
 
+/* A problem with bars (-inf), and what is left of router 0 without the rows and columns that are
+ * barred altogether: the oracle's answer to that is the answer. */
+enum { BAR_T = 300, BAR_ROUTERS = 2, BAR_K = 6, BAR_N = BAR_T * BAR_ROUTERS * BAR_K };
+enum { NO_TOKEN = 7, NO_GROUP = 2, LATE_GROUP = 4, LATE_FROM = 270 };
+
+static float *barred_scores(void)
+{
+    float *s = new_array(BAR_N, sizeof *s);
+    fill_normals(s, BAR_N, 2.0F, 11);
+    for (int64_t i = 0; i < BAR_T; i++) {
+        float *row = s + i * BAR_ROUTERS * BAR_K;
+        row[i % 5] = -INFINITY; /* every token is barred from something */
+        row[NO_GROUP] = -INFINITY;
+        if (i < LATE_FROM) row[LATE_GROUP] = -INFINITY; /* so no token of the first piece has it */
+        for (int64_t c = 0; c < BAR_K && i == NO_TOKEN; c++) row[c] = -INFINITY;
+    }
+    return s;
+}
+
+static bool is_left(int64_t i, int64_t c)
+{
+    return i != NO_TOKEN && c != NO_GROUP;
+}
+
+/* Router 0 of x (T, routers, K), without what is barred altogether. */
+static double *without_barred(const float *x)
+{
+    double *part = new_array((size_t)(BAR_T - 1) * (BAR_K - 1), sizeof *part);
+    int64_t n = 0;
+    for (int64_t i = 0; i < BAR_T; i++)
+        for (int64_t c = 0; c < BAR_K; c++)
+            if (is_left(i, c)) part[n++] = (double)x[i * BAR_ROUTERS * BAR_K + c];
+    return part;
+}
+
+static void assert_as_without_barred(const char *what, const float *got, const double *exact)
+{
+    int64_t n = 0;
+    for (int64_t i = 0; i < BAR_T; i++)
+        for (int64_t c = 0; c < BAR_K; c++) {
+            const double x = (double)got[i * BAR_ROUTERS * BAR_K + c];
+            const double expected = is_left(i, c) ? exact[n++] : 0.0;
+            if (!(fabs(x - expected) < 1e-5))
+                fail_msg("%s: token %d, group %d: %.9g, expected %.9g", what, (int)i, (int)c, x,
+                         expected);
+        }
+}
+
+static void barred_groups_and_tokens_are_left_out(void **state)
+{
+    focal_ctx *ctx = *state;
+    float *s = barred_scores(), *dg = new_array(BAR_N, 4), *got = new_array(BAR_N, 4);
+    fill_normals(dg, BAR_N, 1.0F, 12);
+    double *s64 = without_barred(s), *dg64 = without_barred(dg);
+    double *exact = new_array((size_t)(BAR_T - 1) * (BAR_K - 1), sizeof *exact);
+    for (int32_t rounds = 1; rounds <= 10; rounds += 9) {
+        assert_status(ctx, focal_route_sinkhorn(ctx, BAR_T, BAR_ROUTERS, BAR_K, rounds, s, got),
+                      FOCAL_OK);
+        oracle_route_sinkhorn(BAR_T - 1, 1, BAR_K - 1, rounds, s64, exact);
+        assert_as_without_barred("sinkhorn", got, exact);
+        assert_status(
+            ctx, focal_route_sinkhorn_backward(ctx, BAR_T, BAR_ROUTERS, BAR_K, rounds, s, dg, got),
+            FOCAL_OK);
+        oracle_route_sinkhorn_backward(BAR_T - 1, 1, BAR_K - 1, rounds, s64, dg64, exact);
+        assert_as_without_barred("sinkhorn backward", got, exact);
+    }
+    free(s);
+    free(dg);
+    free(got);
+    free(s64);
+    free(dg64);
+    free(exact);
+}
+
+/* Nothing left at all: zeros. */
+static void everything_barred_is_zero(void **state)
+{
+    float s[12], dg[12], got[12];
+    for (int n = 0; n < 12; n++) {
+        s[n] = -INFINITY;
+        dg[n] = 1.0F;
+    }
+    assert_status(*state, focal_route_sinkhorn(*state, 4, 1, 3, 5, s, got), FOCAL_OK);
+    for (int n = 0; n < 12; n++) assert_true(got[n] == 0.0F);
+    assert_status(*state, focal_route_sinkhorn_backward(*state, 4, 1, 3, 5, s, dg, got), FOCAL_OK);
+    for (int n = 0; n < 12; n++) assert_true(got[n] == 0.0F);
+}
+
+/* NaN and +inf are not swallowed, and stay in their router. */
+static void wrong_scores_show(void **state)
+{
+    const float wrong[] = {NAN, INFINITY};
+    for (size_t m = 0; m < FOCAL_COUNT(wrong); m++) {
+        float *s = barred_scores(), *got = new_array(BAR_N, 4), *dg = new_array(BAR_N, 4);
+        s[20 * BAR_ROUTERS * BAR_K + BAR_K + 3] = wrong[m]; /* of router 1 */
+        for (int direction = 0; direction < 2; direction++) {
+            assert_status(*state,
+                          direction == 0
+                              ? focal_route_sinkhorn(*state, BAR_T, BAR_ROUTERS, BAR_K, 2, s, got)
+                              : focal_route_sinkhorn_backward(*state, BAR_T, BAR_ROUTERS, BAR_K, 2,
+                                                              s, dg, got),
+                          FOCAL_OK);
+            for (int64_t n = 0; n < BAR_N; n++)
+                assert_int_equal(!isfinite(got[n]), n / BAR_K % BAR_ROUTERS == 1);
+        }
+        free(s);
+        free(got);
+        free(dg);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(matches_oracle, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(is_softmax_with_one_beta, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(fills_groups_evenly, open_ctx, close_ctx),
+        cmocka_unit_test_setup_teardown(barred_groups_and_tokens_are_left_out, open_ctx, close_ctx),
+        cmocka_unit_test_setup_teardown(everything_barred_is_zero, open_ctx, close_ctx),
+        cmocka_unit_test_setup_teardown(wrong_scores_show, open_ctx, close_ctx),
     };
     return cmocka_run_group_tests_name("route_sinkhorn", tests, NULL, NULL);
 }

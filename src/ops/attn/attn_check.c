@@ -14,7 +14,7 @@ static focal_status check_shape(focal_ctx *ctx, const focal_attn_args *a)
     for (int32_t n = 0; a->seqs && n < a->seq_count; n++) has_block |= !a->seqs[n].k_pages;
     if (!a->q || !a->out || (has_block && (!a->k || !a->v)))
         return foci_fail(ctx, FOCAL_EINVAL, "attn: q, k, v and out must be set");
-    if (focal_dtype_bytes(a->dtype) == 0)
+    if (a->dtype != FOCAL_F32 && a->dtype != FOCAL_BF16)
         return foci_fail(ctx, FOCAL_EINVAL, "attn: dtype %d is not f32 or bf16", (int)a->dtype);
     if (a->H < 1 || a->G < 1 || a->D < 1 || a->Dv < 1)
         return foci_fail(ctx, FOCAL_EINVAL, "attn: every dimension must be at least 1");

@@ -184,7 +184,7 @@ FOCI_INLINE void stream_weights(stream *st, int32_t row, uint32_t bits)
     const uint32_t over =
         v_greater(y[0], v_set1(margin)) | v_greater(y[1], v_set1(margin)) | st->is_fresh[row];
     if (__builtin_expect(over != 0, 0)) {
-        stream_maximum(st, row, v_reduce_max(v_max(x[0], x[1])));
+        stream_maximum(st, row, largest_score(x[0], x[1]));
         for (int n = 0; n < 2; n++) y[n] = v_fma(x[n], v_set1(log2_e), v_set1(st->neg_max[row]));
     }
     for (int n = 0; n < 2; n++) y[n] = v_exp2(y[n]);

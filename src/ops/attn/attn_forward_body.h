@@ -194,12 +194,20 @@ FOCI_INLINE void score_tile(const fwd_call *call, const row_tile *rows, int32_t 
     }
 }
 
+/* The largest score of a row, and NaN when one is NaN beside nothing but hidden keys: the maximum
+ * of two vectors may drop it, and the row would then seem to see none. */
+FOCI_INLINE float largest_score(vec a, vec b)
+{
+    const float most = v_reduce_max(v_max(a, b));
+    return most == -INFINITY ? v_reduce_add(v_add(a, b)) : most;
+}
+
 /* Rows of a strip that meet their first keys take the largest of these scores as maximum. */
 FOCI_INLINE void first_maximum(const row_tile *rows, int32_t strip, vec x[MR][2], const int nv)
 {
     for (int32_t r = 0; r < MR; r++) {
         if ((rows->fresh[strip] >> r & 1U) == 0) continue;
-        const float most = v_reduce_max(nv > 1 ? v_max(x[r][0], x[r][1]) : x[r][0]);
+        const float most = largest_score(x[r][0], nv > 1 ? x[r][1] : x[r][0]);
         if (most == -INFINITY) continue;
         rows->neg_max[strip * MR + r] = -most * log2_e;
         rows->fresh[strip] &= ~(1U << r);

@@ -63,7 +63,8 @@ const foci_route_kernel *foci_route_pick(const focal_ctx *ctx, const focal_route
 
 static focal_status no_kernel(focal_ctx *ctx)
 {
-    return foci_fail(ctx, FOCAL_EUNSUPPORTED, "route: the pinned kernel cannot take this call");
+    return foci_fail(ctx, FOCAL_EUNSUPPORTED, "route: the pinned kernel %s cannot take this call",
+                     focal_ctx_kernel(ctx));
 }
 
 focal_status focal_route_scores(focal_ctx *ctx, const focal_route_args *args)
@@ -76,6 +77,31 @@ focal_status focal_route_scores(focal_ctx *ctx, const focal_route_args *args)
         return foci_fail(ctx, FOCAL_EINVAL, "route: sk, sq or both must be set");
     const foci_route_kernel *kernel = foci_route_pick(ctx, &normal);
     return kernel ? kernel->forward(ctx, &normal) : no_kernel(ctx);
+}
+
+const char *focal_route_kernel_name(focal_ctx *ctx, const focal_route_args *args)
+{
+    focal_route_args normal = {0};
+    focal_router router = {0};
+    if (!ctx || foci_route_normalise(ctx, args, &normal, &router) != FOCAL_OK) return NULL;
+    const foci_route_kernel *kernel = foci_route_pick(ctx, &normal);
+    return kernel ? kernel->name : NULL;
+}
+
+const char *focal_route_kernel_at(focal_ctx *ctx, int32_t index, bool *is_usable)
+{
+    if (index < 0 || (size_t)index >= foci_route_kernel_count) return NULL;
+    if (is_usable) {
+        /* A kernel is usable when it takes the plainest call. */
+        static const float one[1];
+        const focal_router plain = {.C = 1, .R = 1, .K = 1, .routers = 1, .pk = one, .e = one};
+        const focal_route_args args = {.router = &plain, .T = 1, .h = one};
+        focal_route_args normal = {0};
+        focal_router router = {0};
+        *is_usable = ctx && foci_route_normalise(ctx, &args, &normal, &router) == FOCAL_OK &&
+                     foci_route_kernels[index].can(ctx, &normal);
+    }
+    return foci_route_kernels[index].name;
 }
 
 static void clear(float *x, int64_t count)

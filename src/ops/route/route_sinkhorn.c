@@ -1,7 +1,8 @@
 /* The paper's balance: Sinkhorn in the log domain over the tokens of one sequence, and its gradient
  * through every round. g = exp(s + u + v) with one u a token and one v a group; a round is
  *     v_c = log(T/K) - log sum_t exp(s_tc + u_t),    u_t = -log sum_c exp(s_tc + v_c),
- * from u = 0. u follows from v, so the K-vectors v of the rounds are all that backward stores.
+ * from u = 0; where a sum has nothing but -inf to add up, that v or u is 0 and the entries stay as
+ * they are. u follows from v, so the K-vectors v of the rounds are all that backward stores.
  * Sums over tokens are made a piece at a time and merged in order. */
 #include <math.h>
 #include <string.h>
@@ -36,15 +37,23 @@ static piece_range piece_of(const sinkhorn_job *job, int64_t piece)
     return (piece_range){begin, foci_min64(begin + FOCI_ROUTE_PIECE, job->T)};
 }
 
-/* u of one token: -log sum_c exp(s_c + v_c); 0 without v. */
+/* What exponents are taken relative to: their maximum, but 0 where all are -inf, so that exp gives
+ * 0 and not NaN. */
+static double base_of(double max)
+{
+    return max == -HUGE_VAL ? 0.0 : max;
+}
+
+/* u of one token: -log sum_c exp(s_c + v_c); 0 without v, and for a token without a group. */
 static double row_offset(const float *s, const double *v, int32_t K)
 {
     if (!v) return 0.0;
     double max = (double)s[0] + v[0];
     for (int32_t c = 1; c < K; c++) max = fmax(max, (double)s[c] + v[c]);
-    double sum = exp((double)s[0] + v[0] - max);
-    for (int32_t c = 1; c < K; c++) sum += exp((double)s[c] + v[c] - max);
-    return -(max + log(sum));
+    const double base = base_of(max);
+    double sum = exp((double)s[0] + v[0] - base);
+    for (int32_t c = 1; c < K; c++) sum += exp((double)s[c] + v[c] - base);
+    return sum == 0.0 ? 0.0 : -(base + log(sum));
 }
 
 /* One piece's max_t and sum_t exp(. - max) of s + u, for every column. */
@@ -68,22 +77,23 @@ static void column_piece(void *arg, int64_t piece, int32_t thread)
         for (int64_t t = range.begin; t < range.end; t++) {
             const float *s = job->s + t * job->columns + r * job->K;
             for (int32_t c = 0; c < job->K; c++)
-                sum[c] += exp((double)s[c] + u[t - range.begin] - max[c]);
+                sum[c] += exp((double)s[c] + u[t - range.begin] - base_of(max[c]));
         }
     }
 }
 
-/* v = log(T/K) - log sum_t exp(s + u). */
+/* v = log(T/K) - log sum_t exp(s + u); 0 for a group without tokens. */
 static void merge_columns(const sinkhorn_job *job, double *v)
 {
     for (int64_t n = 0; n < job->columns; n++) {
         const double *part = job->part + n, *part_max = job->part_max + n;
         double max = part_max[0];
         for (int64_t p = 1; p < job->pieces; p++) max = fmax(max, part_max[p * job->columns]);
-        double sum = part[0] * exp(part_max[0] - max);
+        const double base = base_of(max);
+        double sum = part[0] * exp(part_max[0] - base);
         for (int64_t p = 1; p < job->pieces; p++)
-            sum += part[p * job->columns] * exp(part_max[p * job->columns] - max);
-        v[n] = log((double)job->T / job->K) - (max + log(sum));
+            sum += part[p * job->columns] * exp(part_max[p * job->columns] - base);
+        v[n] = sum == 0.0 ? 0.0 : log((double)job->T / job->K) - (base + log(sum));
     }
 }
 

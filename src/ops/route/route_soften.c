@@ -40,10 +40,12 @@ static void soften_rows(void *arg, int64_t index, int32_t thread)
         float *g = job->out + row * K;
         float max = -INFINITY, sum = 0.0F;
         for (int32_t c = 0; c < K; c++) max = s[c] > max ? s[c] : max;
+        if (max == -INFINITY) max = 0.0F; /* no group at all: exp gives 0, and NaN only for NaN */
         for (int32_t c = 0; c < K; c++) {
             g[c] = expf(s[c] - max);
             sum += g[c];
         }
+        if (sum == 0.0F) sum = 1.0F;
         for (int32_t c = 0; c < K; c++) g[c] /= sum;
     }
 }
