@@ -46,12 +46,40 @@ typedef enum focal_status { FOCAL_STATUS_LIST(FOCAL_STATUS_ENUM) } focal_status;
 /* A short lower-case sentence for a status; never NULL. */
 FOCAL_API const char *focal_status_text(focal_status status);
 
-/* Element types of tensors. */
-typedef enum focal_dtype { FOCAL_F32 = 0, FOCAL_BF16 = 1 } focal_dtype;
+/* Element types of tensors. Behind float32, bfloat16 and float16 stand GGUF's quantised types,
+ * whose elements come in blocks that share their scales (focal/quant.h): they hold weights, and
+ * caches in q8_0, while the operations compute in the first two. Name, value, text, elements and
+ * bytes of a block. */
+#define FOCAL_DTYPE_LIST(X)                                                                        \
+    X(FOCAL_F32, 0, "f32", 1, 4)                                                                   \
+    X(FOCAL_BF16, 1, "bf16", 1, 2)                                                                 \
+    X(FOCAL_F16, 2, "f16", 1, 2)                                                                   \
+    X(FOCAL_Q8_0, 3, "q8_0", 32, 34)                                                               \
+    X(FOCAL_Q4_0, 4, "q4_0", 32, 18)                                                               \
+    X(FOCAL_Q4_1, 5, "q4_1", 32, 20)                                                               \
+    X(FOCAL_Q5_0, 6, "q5_0", 32, 22)                                                               \
+    X(FOCAL_Q5_1, 7, "q5_1", 32, 24)                                                               \
+    X(FOCAL_Q2_K, 8, "q2_k", 256, 84)                                                              \
+    X(FOCAL_Q3_K, 9, "q3_k", 256, 110)                                                             \
+    X(FOCAL_Q4_K, 10, "q4_k", 256, 144)                                                            \
+    X(FOCAL_Q5_K, 11, "q5_k", 256, 176)                                                            \
+    X(FOCAL_Q6_K, 12, "q6_k", 256, 210)                                                            \
+    X(FOCAL_IQ4_NL, 13, "iq4_nl", 32, 18)
 
-/* "f32", "bf16", or "?" for anything else; bytes of one element, or 0. */
+#define FOCAL_DTYPE_ENUM(name, value, text, elements, bytes) name = (value),
+typedef enum focal_dtype { FOCAL_DTYPE_LIST(FOCAL_DTYPE_ENUM) } focal_dtype;
+#undef FOCAL_DTYPE_ENUM
+
+/* "f32", "q4_1", ..., or "?" for anything else. */
 FOCAL_API const char *focal_dtype_name(focal_dtype dtype);
+/* The type of that name, in either case; false when there is none, and *dtype stays. */
+FOCAL_API bool focal_dtype_parse(const char *name, focal_dtype *dtype);
+/* Bytes of one element of float32, bfloat16 or float16; 0 for every other. */
 FOCAL_API size_t focal_dtype_bytes(focal_dtype dtype);
+/* Elements and bytes of a block, 1 and the element's for the first three; 0 when there is no such
+ * type. A row holds whole blocks. */
+FOCAL_API int32_t focal_dtype_block(focal_dtype dtype);
+FOCAL_API size_t focal_dtype_block_bytes(focal_dtype dtype);
 
 /* bfloat16 is the upper half of a float; rounding is to nearest, ties to even, NaN stays NaN. */
 FOCAL_API uint16_t focal_bf16_from_float(float x);
@@ -69,14 +97,18 @@ typedef struct focal_ctx focal_ctx;
 
 /* All zero is the default. */
 typedef struct focal_ctx_options {
-    int32_t threads;           /* 0: OMP_NUM_THREADS, else the cores this process may use */
+    int32_t threads;           /* 1..1024; 0: OMP_NUM_THREADS, else the cores this process may use,
+                                  at most 1024 */
     const char *kernel;        /* pin one kernel of every operation that has it (ref, avx2, avx512,
-                                  avx512bf16); NULL: FOCAL_KERNEL, else the fastest that fits */
+                                  avx512bf16, onednn); NULL: FOCAL_KERNEL, else the fastest that
+                                  fits */
     focal_allocator allocator; /* alloc NULL: the C library's */
 } focal_ctx_options;
 
-/* options may be NULL. On failure *ctx is NULL and error, when not NULL, points at a static
- * sentence that says why. */
+/* options may be NULL. EINVAL on a wrong option and, where no option overrules it, on a wrong
+ * OMP_NUM_THREADS or FOCAL_KERNEL (an empty one counts as not set); ENOMEM without memory or
+ * threads. On failure *ctx is NULL and error, when not NULL, points at a static sentence that says
+ * why. */
 FOCAL_API focal_status focal_ctx_open(const focal_ctx_options *options, focal_ctx **ctx,
                                       const char **error);
 FOCAL_API void focal_ctx_close(focal_ctx *ctx); /* NULL is fine */

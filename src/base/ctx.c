@@ -22,7 +22,7 @@ enum {
     HEADER_BYTES = 64 /* before every block: its size; keeps blocks at a multiple of 64 */
 };
 
-static const char *const kernel_names[] = {"ref", "avx2", "avx512", "avx512bf16"};
+static const char *const kernel_names[] = {"ref", "avx2", "avx512", "avx512bf16", "onednn"};
 
 struct focal_ctx {
     focal_allocator allocator;
@@ -67,16 +67,6 @@ const char *focal_status_text(focal_status status)
 #undef STATUS_CASE
     }
     return "unknown status";
-}
-
-const char *focal_dtype_name(focal_dtype dtype)
-{
-    return dtype == FOCAL_F32 ? "f32" : dtype == FOCAL_BF16 ? "bf16" : "?";
-}
-
-size_t focal_dtype_bytes(focal_dtype dtype)
-{
-    return dtype == FOCAL_F32 ? 4 : dtype == FOCAL_BF16 ? 2 : 0;
 }
 
 uint16_t focal_bf16_from_float(float x)
@@ -124,7 +114,8 @@ static void name_features(focal_ctx *ctx)
                    ctx->features & FOCI_AVX512BF16 ? " avx512bf16" : "");
 }
 
-/* OMP_NUM_THREADS may be a list, one entry a nesting level: the first is ours. 0: not usable. */
+/* OMP_NUM_THREADS may be a list, one entry a nesting level: the first is ours. 0: not set, -1: not
+ * a number of threads. */
 static int32_t threads_from_environment(void)
 {
     const char *text = getenv("OMP_NUM_THREADS");
@@ -132,8 +123,8 @@ static int32_t threads_from_environment(void)
     char *end = NULL;
     errno = 0;
     const long value = strtol(text, &end, 10);
-    if (errno != 0 || end == text || (*end != '\0' && *end != ',') || value < 1) return 0;
-    return value > MAX_THREADS ? MAX_THREADS : (int32_t)value;
+    if (errno != 0 || end == text || (*end != '\0' && *end != ',')) return -1;
+    return value < 1 || value > MAX_THREADS ? -1 : (int32_t)value;
 }
 
 /* The entry of kernel_names equal to name, or NULL. */
@@ -160,10 +151,19 @@ focal_status focal_ctx_open(const focal_ctx_options *options, focal_ctx **out, c
         *error = "ctx: threads must be 0 to 1024";
         return FOCAL_EINVAL;
     }
+    int32_t threads = options->threads;
+    if (threads == 0) threads = threads_from_environment();
+    if (threads < 0) {
+        *error = "ctx: OMP_NUM_THREADS must be a number of threads, 1 to 1024";
+        return FOCAL_EINVAL;
+    }
+    if (threads == 0) threads = foci_usable_cores();
     const char *pin = options->kernel ? options->kernel : getenv("FOCAL_KERNEL");
     const char *kernel = pin && *pin ? known_kernel(pin) : NULL;
     if (pin && *pin && !kernel) {
-        *error = "ctx: the kernel must be one of ref, avx2, avx512, avx512bf16";
+        *error = options->kernel
+                     ? "ctx: the kernel must be one of ref, avx2, avx512, avx512bf16, onednn"
+                     : "ctx: FOCAL_KERNEL must be one of ref, avx2, avx512, avx512bf16, onednn";
         return FOCAL_EINVAL;
     }
     if (options->allocator.alloc && !options->allocator.release) {
@@ -182,10 +182,7 @@ focal_status focal_ctx_open(const focal_ctx_options *options, focal_ctx **out, c
     ctx->kernel = kernel;
     ctx->features = detect_features();
     name_features(ctx);
-    ctx->threads = options->threads;
-    if (ctx->threads == 0) ctx->threads = threads_from_environment();
-    if (ctx->threads == 0) ctx->threads = foci_usable_cores();
-    if (ctx->threads > MAX_THREADS) ctx->threads = MAX_THREADS;
+    ctx->threads = threads < MAX_THREADS ? threads : MAX_THREADS;
     pthread_mutex_init(&ctx->lock, NULL);
     ctx->pool = foci_pool_new(ctx->threads);
     if (!ctx->pool) {

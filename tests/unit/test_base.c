@@ -98,10 +98,10 @@ static void dtypes_have_names_and_sizes(void **state)
     (void)state;
     assert_string_equal(focal_dtype_name(FOCAL_F32), "f32");
     assert_string_equal(focal_dtype_name(FOCAL_BF16), "bf16");
-    assert_string_equal(focal_dtype_name((focal_dtype)7), "?");
+    assert_string_equal(focal_dtype_name((focal_dtype)99), "?");
     assert_int_equal(focal_dtype_bytes(FOCAL_F32), 4);
     assert_int_equal(focal_dtype_bytes(FOCAL_BF16), 2);
-    assert_int_equal(focal_dtype_bytes((focal_dtype)7), 0);
+    assert_int_equal(focal_dtype_bytes((focal_dtype)99), 0);
 }
 
 static void messages_stay_in_the_context(void **state)
@@ -530,12 +530,19 @@ static void thread_count_follows_the_environment(void **state)
     assert_int_equal(threads_with("5,2"), 5);
     const int32_t cores = foci_usable_cores();
     assert_true(cores >= 1);
-    const char *const useless[] = {"", "0", "-2", "many", "3x", "99999999999999999999"};
-    for (size_t n = 0; n < FOCAL_COUNT(useless); n++)
-        assert_int_equal(threads_with(useless[n]), cores);
+    assert_int_equal(threads_with(""), cores);
+    const char *const wrong[] = {"0", "-2", "many", "3x", " ", "1025", "99999999999999999999"};
+    for (size_t n = 0; n < FOCAL_COUNT(wrong); n++) {
+        const char *error = NULL;
+        focal_ctx *none = (focal_ctx *)&error; /* must be overwritten */
+        assert_int_equal(setenv("OMP_NUM_THREADS", wrong[n], 1), 0);
+        assert_int_equal(focal_ctx_open(NULL, &none, &error), FOCAL_EINVAL);
+        assert_null(none);
+        assert_string_equal(error, "ctx: OMP_NUM_THREADS must be a number of threads, 1 to 1024");
+    }
 
     meter m = {0};
-    focal_ctx *ctx = open_metered(&m, 2); /* what the caller says goes first */
+    focal_ctx *ctx = open_metered(&m, 2); /* what the caller says goes first, whatever is set */
     assert_int_equal(focal_ctx_threads(ctx), 2);
     focal_ctx_close(ctx);
 }
@@ -606,7 +613,12 @@ static void a_kernel_can_be_pinned(void **state)
     assert_int_equal(setenv("FOCAL_KERNEL", "avx3", 1), 0);
     assert_int_equal(focal_ctx_open(&none, &ctx, &error), FOCAL_EINVAL);
     assert_null(ctx);
-    assert_string_equal(error, "ctx: the kernel must be one of ref, avx2, avx512, avx512bf16");
+    assert_string_equal(error,
+                        "ctx: FOCAL_KERNEL must be one of ref, avx2, avx512, avx512bf16, onednn");
+    const focal_ctx_options unknown = {.threads = 1, .kernel = "avx3"};
+    assert_int_equal(focal_ctx_open(&unknown, &ctx, &error), FOCAL_EINVAL);
+    assert_string_equal(error,
+                        "ctx: the kernel must be one of ref, avx2, avx512, avx512bf16, onednn");
 }
 
 static void features_can_be_hidden(void **state)
