@@ -82,6 +82,41 @@ static inline vec v_min(vec a, vec b)
     return _mm256_min_ps(a, b);
 }
 
+static inline vec v_abs(vec x)
+{
+    return _mm256_andnot_ps(v_set1(-0.0F), x);
+}
+
+static inline vec v_sign_of(vec x, vec s)
+{
+    return _mm256_or_ps(v_abs(x), _mm256_and_ps(v_set1(-0.0F), s));
+}
+
+static inline vec v_round(vec x)
+{
+    return _mm256_round_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
+
+/* In two steps, each within the range of an exponent. */
+static inline vec v_scale2(vec x, vec n)
+{
+    const __m256i whole = _mm256_cvtps_epi32(n), half = _mm256_srai_epi32(whole, 1);
+    const __m256i bias = _mm256_set1_epi32(127), rest = _mm256_sub_epi32(whole, half);
+    const __m256i first = _mm256_slli_epi32(_mm256_add_epi32(half, bias), 23);
+    const __m256i second = _mm256_slli_epi32(_mm256_add_epi32(rest, bias), 23);
+    return v_mul(v_mul(x, _mm256_castsi256_ps(first)), _mm256_castsi256_ps(second));
+}
+
+static inline vec v_fma_alternate(vec a, vec b, vec c)
+{
+    return _mm256_fmaddsub_ps(a, b, c);
+}
+
+static inline vec v_swap_pairs(vec x)
+{
+    return _mm256_permute_ps(x, 0xB1);
+}
+
 /* All ones in the lanes whose bit is set. */
 static inline __m256i v_lane_mask(uint32_t bits)
 {
@@ -192,6 +227,12 @@ static inline void v_store_some(float *p, vec x, int64_t count)
     _mm256_maskstore_ps(p, v_lane_mask((1U << count) - 1U), x);
 }
 
+static inline vec v_load_twice(const float *p, int64_t count)
+{
+    const __m256i twice = _mm256_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3);
+    return _mm256_permutevar8x32_ps(v_load_some(p, count), twice);
+}
+
 static inline vec v_load_bf16(const uint16_t *p)
 {
     const __m256i wide = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p));
@@ -211,6 +252,13 @@ static inline void v_store_bf16(uint16_t *p, vec x)
     const __m256i packed = _mm256_packus_epi32(high, high);
     const __m256i lower = _mm256_permute4x64_epi64(packed, 0x08);
     _mm_storeu_si128((__m128i *)p, _mm256_castsi256_si128(lower));
+}
+
+static inline void v_store_bf16_some(uint16_t *p, vec x, int64_t count)
+{
+    uint16_t all[VL];
+    v_store_bf16(all, x);
+    memcpy(p, all, (size_t)count * sizeof *p);
 }
 
 static inline void v_transpose(vec r[VL])

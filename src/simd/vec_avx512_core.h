@@ -80,6 +80,42 @@ static inline vec v_min(vec a, vec b)
     return _mm512_min_ps(a, b);
 }
 
+static inline vec v_abs(vec x)
+{
+    return _mm512_abs_ps(x);
+}
+
+/* The absolute value of x with the sign of s. */
+static inline vec v_sign_of(vec x, vec s)
+{
+    const vec sign = v_set1(-0.0F);
+    return _mm512_or_ps(_mm512_andnot_ps(sign, x), _mm512_and_ps(sign, s));
+}
+
+/* To the nearest whole number, ties to even. */
+static inline vec v_round(vec x)
+{
+    return _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
+
+/* x 2^n for a whole n from -252 to 252: an infinity, a subnormal or 0 where the range ends. */
+static inline vec v_scale2(vec x, vec n)
+{
+    return _mm512_scalef_ps(x, n);
+}
+
+/* a b - c in even lanes, a b + c in odd ones. */
+static inline vec v_fma_alternate(vec a, vec b, vec c)
+{
+    return _mm512_fmaddsub_ps(a, b, c);
+}
+
+/* Lanes 2n and 2n + 1 change places. */
+static inline vec v_swap_pairs(vec x)
+{
+    return _mm512_permute_ps(x, 0xB1);
+}
+
 /* Lane n is a's where bit n is set, else b's. */
 static inline vec v_select(uint32_t bits, vec a, vec b)
 {
@@ -177,6 +213,13 @@ static inline void v_store_some(float *p, vec x, int64_t count)
     _mm512_mask_storeu_ps(p, (__mmask16)((1U << count) - 1U), x);
 }
 
+/* Each of the first `count` (1 .. VL / 2) floats twice, side by side; reads no further. */
+static inline vec v_load_twice(const float *p, int64_t count)
+{
+    const __m512i twice = _mm512_set_epi32(7, 7, 6, 6, 5, 5, 4, 4, 3, 3, 2, 2, 1, 1, 0, 0);
+    return _mm512_permutexvar_ps(twice, v_load_some(p, count));
+}
+
 /* VL bfloat16 as floats, and back (nearest even, NaN stays NaN). */
 static inline vec v_load_bf16(const uint16_t *p)
 {
@@ -199,6 +242,11 @@ static inline __m256i v_to_bf16(vec x)
 static inline void v_store_bf16(uint16_t *p, vec x)
 {
     _mm256_storeu_si256((__m256i *)p, v_to_bf16(x));
+}
+
+static inline void v_store_bf16_some(uint16_t *p, vec x, int64_t count)
+{
+    _mm256_mask_storeu_epi16(p, (__mmask16)((1U << count) - 1U), v_to_bf16(x));
 }
 
 /* Rows of VL words become columns. */

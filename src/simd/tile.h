@@ -1,0 +1,144 @@
+/* The register tile that products are made of, in the vocabulary of simd/, and the packing of rows
+ * into the order in which it reads them. Included by one file an instruction set, after its
+ * dialect; everything is static.
+ *
+ * Packed data are 32-bit words: one float, or two bfloat16 that the dot product takes together
+ * (PACK elements). Dimensions counted in words end in `words`. */
+#ifndef FOCI_SIMD_TILE_H
+#define FOCI_SIMD_TILE_H
+
+#include "base/bf16.h"
+#include "base/sizes.h"
+#include "focal/base.h"
+
+#define FOCI_INLINE static inline __attribute__((always_inline))
+
+static inline int64_t words_of(int64_t elements)
+{
+    return foci_pieces(elements, PACK);
+}
+
+/* acc[r][n] += sum over w of a[r][w] . b[w][n]: `rows` rows of a (a multiple of 3, at most MR),
+ * `lda` words apart, against `nv` vectors of columns (1 or 2) of b, whose rows are NR words. No bit
+ * of a row depends on how many there are. */
+FOCI_INLINE void tile_dot_rows(vec acc[MR][2], const float *a, int64_t lda, const float *b,
+                               int64_t words, const int nv, const int rows)
+{
+    /* Every third row has a pointer of its own: the two between are reached by index, so that
+     * addresses and counters stay in registers. */
+    const float *row[MR / 3];
+    for (int n = 0; n < rows / 3; n++) row[n] = a + (int64_t)3 * n * lda;
+    for (int64_t w = 0; w < words; w++) {
+        const vec b0 = v_load(b), b1 = nv > 1 ? v_load(b + VL) : v_zero();
+#pragma GCC unroll 4
+        for (int n = 0; n < rows / 3; n++) {
+#pragma GCC unroll 3
+            for (int r = 0; r < 3; r++) {
+                const vec x = v_set1(row[n][r * lda]);
+                acc[3 * n + r][0] = v_dot(acc[3 * n + r][0], x, b0);
+                if (nv > 1) acc[3 * n + r][1] = v_dot(acc[3 * n + r][1], x, b1);
+            }
+            row[n]++;
+        }
+        b += NR;
+    }
+}
+
+FOCI_INLINE void tile_dot(vec acc[MR][2], const float *a, int64_t lda, const float *b,
+                          int64_t words, const int nv)
+{
+    tile_dot_rows(acc, a, lda, b, words, nv, MR);
+}
+
+FOCI_INLINE void tile_load(vec acc[MR][2], const float *from, int64_t stride)
+{
+#pragma GCC unroll 12
+    for (int r = 0; r < MR; r++) {
+        acc[r][0] = v_load(from + r * stride);
+        acc[r][1] = v_load(from + r * stride + VL);
+    }
+}
+
+FOCI_INLINE void tile_store(float *to, int64_t stride, vec acc[MR][2])
+{
+#pragma GCC unroll 12
+    for (int r = 0; r < MR; r++) {
+        v_store(to + r * stride, acc[r][0]);
+        v_store(to + r * stride + VL, acc[r][1]);
+    }
+}
+
+/* VL words of a row of `width` elements, from element `at` on; zeros past its end. */
+static inline vec words_at(const char *row, focal_dtype dtype, int64_t at, int64_t width)
+{
+    const int64_t left = width - at;
+    if (left <= 0) return v_zero();
+    if (dtype == FOCAL_F32) {
+        const float *from = (const float *)(const void *)row + at;
+        return left >= VL ? v_load(from) : v_load_some(from, left);
+    }
+    const char *from = row + 2 * at;
+    if (left >= (int64_t)VL * PACK) {
+        if (PACK == 2) return v_load_words(from);
+        return v_load_bf16((const uint16_t *)(const void *)from);
+    }
+    uint16_t some[VL * PACK] = {0};
+    memcpy(some, from, (size_t)left * sizeof some[0]);
+    return PACK == 2 ? v_load_words(some) : v_load_bf16(some);
+}
+
+/* NR rows (NULL: zeros) side by side: word w of row n becomes panel[w][n]. */
+static inline void pack_transposed(float *panel, const char *const row[NR], focal_dtype dtype,
+                                   int64_t width)
+{
+    const int64_t words = words_of(width);
+    for (int half = 0; half < NR; half += VL) {
+        for (int64_t w = 0; w < words; w += VL) {
+            vec block[VL];
+            for (int n = 0; n < VL; n++)
+                block[n] =
+                    row[half + n] ? words_at(row[half + n], dtype, w * PACK, width) : v_zero();
+            v_transpose(block);
+            const int64_t count = foci_min64(words - w, VL);
+            for (int64_t n = 0; n < count; n++) v_store(panel + (w + n) * NR + half, block[n]);
+        }
+    }
+}
+
+/* The packed words of NR columns, from `column` on, of PACK rows (the first and the last; NULL:
+ * zeros). */
+FOCI_INLINE void load_columns(const char *first, const char *last, focal_dtype dtype,
+                              int64_t column, int64_t width, vec *lo, vec *hi)
+{
+    /* Two halves of one row, or the same columns of two rows. */
+    *lo = first ? words_at(first, dtype, column, width) : v_zero();
+    *hi = last ? words_at(last, dtype, column + (PACK == 1 ? VL : 0), width) : v_zero();
+}
+
+/* One row of packed words. */
+static inline void pack_row(float *words, const char *row, focal_dtype dtype, int64_t width)
+{
+    const int64_t count = words_of(width);
+    for (int64_t w = 0; w < count; w += VL) {
+        const vec x = words_at(row, dtype, w * PACK, width);
+        if (count - w >= VL)
+            v_store(words + w, x);
+        else
+            v_store_some(words + w, x, count - w);
+    }
+}
+
+/* `width` floats to a row of dtype. */
+static inline void store_row(char *row, focal_dtype dtype, const float *from, int64_t width)
+{
+    if (dtype == FOCAL_F32) {
+        memcpy(row, from, (size_t)width * sizeof *from);
+        return;
+    }
+    uint16_t *to = (uint16_t *)(void *)row;
+    int64_t d = 0;
+    for (; d + VL <= width; d += VL) v_store_bf16(to + d, v_load(from + d));
+    for (; d < width; d++) to[d] = foci_bf16_from_float(from[d]);
+}
+
+#endif /* FOCI_SIMD_TILE_H */
