@@ -1,0 +1,37 @@
+/* Products of weights: check the call, then run the first kernel that can take it. */
+#include "ops/matmul/matmul.h"
+
+#include "base/ctx.h"
+#include "base/error.h"
+#include "ops/matmul/matmul_kernels.h"
+
+/* oneDNN stands behind our own kernels: measured from 96 to 512 rows it takes between 4 % less and
+ * 14 % more time, 63 % more for float32 at K = 1536, and its bits change with the number of rows.
+ * It serves machines that have no vector kernel here. */
+const foci_matmul_kernel foci_matmul_kernels[] = {
+    {"avx512bf16", foci_matmul_avx512bf16_can, foci_matmul_avx512bf16_run},
+    {"avx512", foci_matmul_avx512_can, foci_matmul_avx512_run},
+    {"avx2", foci_matmul_avx2_can, foci_matmul_avx2_run},
+    {"onednn", foci_matmul_onednn_can, foci_matmul_onednn_run},
+    {"ref", foci_matmul_ref_can, foci_matmul_ref_run},
+};
+const size_t foci_matmul_kernel_count = FOCAL_COUNT(foci_matmul_kernels);
+
+const foci_matmul_kernel *foci_matmul_pick(const focal_ctx *ctx, const foci_matmul_args *args)
+{
+    for (size_t n = 0; n < foci_matmul_kernel_count; n++) {
+        const foci_matmul_kernel *kernel = &foci_matmul_kernels[n];
+        if (foci_ctx_allows(ctx, kernel->name) && kernel->can(ctx, args)) return kernel;
+    }
+    return NULL;
+}
+
+focal_status foci_matmul(focal_ctx *ctx, const foci_matmul_args *args)
+{
+    if (!ctx) return FOCAL_EINVAL;
+    FOCAL_TRY(foci_matmul_check(ctx, args));
+    const foci_matmul_kernel *kernel = foci_matmul_pick(ctx, args);
+    if (kernel) return kernel->run(ctx, args);
+    return foci_fail(ctx, FOCAL_EUNSUPPORTED, "matmul: the pinned kernel %s cannot take this call",
+                     focal_ctx_kernel(ctx));
+}

@@ -1,0 +1,38 @@
+/* The product of all linear layers, with weights of every type as they lie in a file. */
+#ifndef FOCI_OPS_MATMUL_MATMUL_H
+#define FOCI_OPS_MATMUL_MATMUL_H
+
+#include "focal/base.h"
+
+/* out (M,N) = x w^T [+ bias] [+ out].
+ *
+ * x float32 is the exact path: weights become float32, products and sums are float32. x bfloat16 is
+ * the fast one: weights are rounded to bfloat16 (nothing is lost when they are), products are
+ * exact, sums float32. A row holds whole blocks of its type; its bytes may lie at any address. x,
+ * bias and out lie at a multiple of their element and belong to the caller; out overlaps neither x
+ * nor w, though rows of x and out may alternate in one buffer of the same stride in bytes. */
+typedef struct foci_matmul_args {
+    int64_t M, N, K;
+    const void *x; /* (M,K) */
+    focal_dtype x_dtype;
+    int64_t x_stride; /* elements from row to row, at least K */
+    const void *w;    /* (N,K), rows one behind the other */
+    focal_dtype w_dtype;
+    bool w_is_transposed; /* w is (K,N) instead: float32, bfloat16 and float16 only */
+    const float *bias;    /* (N) or NULL */
+    bool adds;            /* out += instead of out = */
+    void *out;            /* (M,N) */
+    focal_dtype out_dtype;
+    int64_t out_stride; /* at least N */
+} foci_matmul_args;
+
+/* The bits of a row depend neither on the number of threads nor on what the other rows hold. Up to
+ * FOCI_MATMUL_FEW rows they do not depend on how many there are either: decoding alone and in
+ * company is the same.
+ * Fails with FOCAL_EINVAL on a bad shape or a missing tensor, FOCAL_ENOMEM without scratch,
+ * FOCAL_EUNSUPPORTED when the pinned kernel cannot; what out then contains is unspecified. */
+focal_status foci_matmul(focal_ctx *ctx, const foci_matmul_args *args);
+
+enum { FOCI_MATMUL_FEW = 64 };
+
+#endif /* FOCI_OPS_MATMUL_MATMUL_H */

@@ -1,0 +1,40 @@
+/* The product's kernels from inside: what a kernel is, and the table that calls choose from. */
+#ifndef FOCI_OPS_MATMUL_MATMUL_KERNELS_H
+#define FOCI_OPS_MATMUL_MATMUL_KERNELS_H
+
+#include "ops/matmul/matmul.h"
+
+/* can: whether the kernel takes this (already checked) call here. */
+typedef struct foci_matmul_kernel {
+    const char *name;
+    bool (*can)(const focal_ctx *ctx, const foci_matmul_args *args);
+    focal_status (*run)(focal_ctx *ctx, const foci_matmul_args *args);
+} foci_matmul_kernel;
+
+/* Fastest first; the last one takes every valid call. Tests and benchmarks walk this table, so a
+ * kernel in it is a tested kernel. */
+extern const foci_matmul_kernel foci_matmul_kernels[];
+extern const size_t foci_matmul_kernel_count;
+
+/* After it, any kernel whose can() agrees may run. */
+focal_status foci_matmul_check(focal_ctx *ctx, const foci_matmul_args *args);
+
+/* The first kernel in the table that is allowed and can; NULL when the pinned one cannot. */
+const foci_matmul_kernel *foci_matmul_pick(const focal_ctx *ctx, const foci_matmul_args *args);
+
+bool foci_matmul_ref_can(const focal_ctx *ctx, const foci_matmul_args *args);
+focal_status foci_matmul_ref_run(focal_ctx *ctx, const foci_matmul_args *args);
+
+bool foci_matmul_onednn_can(const focal_ctx *ctx, const foci_matmul_args *args);
+focal_status foci_matmul_onednn_run(focal_ctx *ctx, const foci_matmul_args *args);
+
+bool foci_matmul_avx512bf16_can(const focal_ctx *ctx, const foci_matmul_args *args);
+focal_status foci_matmul_avx512bf16_run(focal_ctx *ctx, const foci_matmul_args *args);
+
+bool foci_matmul_avx512_can(const focal_ctx *ctx, const foci_matmul_args *args);
+focal_status foci_matmul_avx512_run(focal_ctx *ctx, const foci_matmul_args *args);
+
+bool foci_matmul_avx2_can(const focal_ctx *ctx, const foci_matmul_args *args);
+focal_status foci_matmul_avx2_run(focal_ctx *ctx, const foci_matmul_args *args);
+
+#endif /* FOCI_OPS_MATMUL_MATMUL_KERNELS_H */
