@@ -1,0 +1,19 @@
+#ifdef __AVX2__
+/* Log-probabilities on AVX2. */
+#include "simd/vec_avx2.h"
+
+#include "ops/loss/loss_body.h"
+
+void foci_loss_avx2(const void *args, int64_t first, int64_t count)
+{
+    loss_rows(args, first, count);
+}
+#else
+/* Stands in where the compiler has no AVX2: never chosen. */
+#include "ops/loss/loss.h"
+
+void foci_loss_avx2(const void *args, int64_t first, int64_t count)
+{
+    foci_loss_ref(args, first, count);
+}
+#endif

@@ -1,0 +1,19 @@
+#ifdef __AVX2__
+/* Norms on AVX2. */
+#include "simd/vec_avx2.h"
+
+#include "ops/norm/norm_body.h"
+
+void foci_norm_avx2(const void *args, int64_t first, int64_t count)
+{
+    norm_rows(args, first, count);
+}
+#else
+/* Stands in where the compiler has no AVX2: never chosen. */
+#include "ops/norm/norm.h"
+
+void foci_norm_avx2(const void *args, int64_t first, int64_t count)
+{
+    foci_norm_ref(args, first, count);
+}
+#endif

@@ -1,0 +1,256 @@
+/* Arbitrary calls of the small operations, as a hostile model's numbers might make them: shapes,
+ * strides, kinds, rope descriptions, targets. A call may fail, with a sentence; it may not crash,
+ * and ASan watches that it reads and writes no byte beyond what its shapes say. Arrays have the
+ * exact size that the call is entitled to; a call that is entitled to more than a test can afford
+ * is left out, unless its sizes are wrong anyway. */
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ops/loss/loss.h"
+#include "ops/loss/soft_cap.h"
+#include "ops/mlp/gate.h"
+#include "ops/norm/norm.h"
+#include "ops/residual/add.h"
+#include "ops/rope/rope.h"
+
+enum { MAX_BYTES = 1 << 16, MAX_BLOCKS = 8, KERNELS = 4 };
+
+typedef struct reader {
+    const uint8_t *data;
+    size_t size, at;
+    void *blocks[MAX_BLOCKS];
+    int block_count;
+    bool is_covered; /* every array so far is there in full */
+} reader;
+
+static uint8_t take(reader *r)
+{
+    return r->at < r->size ? r->data[r->at++] : 0;
+}
+
+/* Mostly 1..most, sometimes something odd. */
+static int32_t take_size(reader *r, int32_t most)
+{
+    static const int32_t odd[] = {0, -1, 63, 64, 65, 257, 65537, 1 << 30, INT32_MAX, INT32_MIN};
+    const uint8_t byte = take(r);
+    if (byte < 232) return 1 + byte % most;
+    return odd[take(r) % (sizeof odd / sizeof odd[0])];
+}
+
+static int64_t take_stride(reader *r, int64_t packed)
+{
+    static const int64_t odd[] = {1, -1, INT64_MAX, INT64_MIN, INT64_MAX / 2, 1LL << 40, 4096};
+    const uint8_t byte = take(r);
+    if (byte < 128) return 0;
+    if (byte < 232) return packed + byte % 4;
+    return odd[take(r) % (sizeof odd / sizeof odd[0])];
+}
+
+/* Any double: a whole number, a power of ten, or eight bytes. */
+static double take_double(reader *r)
+{
+    const uint8_t byte = take(r);
+    double x = (double)(byte % 64);
+    if (byte >= 224) {
+        uint8_t raw[8];
+        for (int n = 0; n < 8; n++) raw[n] = take(r);
+        memcpy(&x, raw, sizeof x);
+    } else if (byte >= 128) {
+        x = 1.0;
+        for (int n = 0; n < byte % 10; n++) x *= 10.0;
+    }
+    return x;
+}
+
+/* rows of width, stride apart (0: packed), of `size` bytes an element, filled from the input. NULL,
+ * rarely, on purpose. A shape that is wrong gets one byte. */
+static void *take_block(reader *r, int64_t rows, int64_t stride, int64_t width, size_t size)
+{
+    int64_t bytes = 0;
+    if (take(r) == 255) return NULL;
+    const int64_t step = stride == 0 ? width : stride;
+    if (rows >= 1 && width >= 1 && step >= width) {
+        if (__builtin_mul_overflow(rows - 1, step, &bytes) ||
+            __builtin_add_overflow(bytes, width, &bytes) || bytes > MAX_BYTES / (int64_t)size) {
+            r->is_covered = false;
+            bytes = 0;
+        }
+        bytes *= (int64_t)size;
+    }
+    uint8_t *block = malloc(bytes > 0 ? (size_t)bytes : 1);
+    if (!block || r->block_count == MAX_BLOCKS) abort();
+    for (int64_t n = 0; n < bytes; n++)
+        block[n] = r->size ? r->data[(r->at + (size_t)n) % r->size] : 0;
+    r->blocks[r->block_count++] = block;
+    return block;
+}
+
+static focal_dtype take_dtype(reader *r)
+{
+    const uint8_t byte = take(r);
+    return byte < 240 ? (focal_dtype)(byte % 2) : (focal_dtype)byte;
+}
+
+static size_t element_bytes(focal_dtype dtype)
+{
+    return dtype == FOCAL_BF16 ? 2 : 4;
+}
+
+static int64_t times(int64_t a, int64_t b)
+{
+    int64_t product;
+    return a < 1 || b < 1 || __builtin_mul_overflow(a, b, &product) ? 0 : product;
+}
+
+static focal_status call_norm(reader *r, focal_ctx *ctx)
+{
+    foci_norm_args a = {.kind = (foci_norm_kind)(take(r) % 9 / 4),
+                        .T = take_size(r, 6),
+                        .H = take(r) % 2 ? 0 : take_size(r, 4),
+                        .width = take_size(r, 70),
+                        .weight_offset = (float)(take(r) % 2),
+                        .epsilon = (float)take_double(r),
+                        .out_dtype = take_dtype(r)};
+    const int64_t wide = times(a.H ? a.H : 1, a.width);
+    a.x_stride = take_stride(r, wide);
+    a.out_stride = take_stride(r, wide);
+    a.x = take_block(r, a.T, a.x_stride, wide, 4);
+    a.weight = take(r) % 2 ? take_block(r, 1, 0, a.width, 4) : NULL;
+    a.bias = take(r) % 2 ? take_block(r, 1, 0, a.width, 4) : NULL;
+    a.out = take_block(r, a.T, a.out_stride, wide, element_bytes(a.out_dtype));
+    return r->is_covered ? foci_norm(ctx, &a) : FOCAL_OK;
+}
+
+static focal_status call_rope(reader *r, focal_ctx *ctx)
+{
+    foci_rope_config config = {.rotated = 2 * (1 + take(r) % 40),
+                               .kind = (foci_rope_kind)(take(r) % 5),
+                               .base = take_double(r),
+                               .factor = take_double(r),
+                               .original_context = take_double(r),
+                               .low = take_double(r),
+                               .high = take_double(r),
+                               .beta_fast = take_double(r),
+                               .beta_slow = take_double(r),
+                               .is_untruncated = take(r) % 2,
+                               .mscale = take_double(r),
+                               .mscale_all_dim = take_double(r),
+                               .attention_factor = take_double(r)};
+    if (take(r) % 8 == 7) config.rotated = take_size(r, 64);
+    const int32_t T = take_size(r, 6), rotated = config.rotated;
+    const int64_t pairs = rotated > 0 ? rotated / 2 : 0;
+    config.divisors = take(r) % 4 ? NULL : take_block(r, 1, 0, pairs, 4);
+    float scale = 1.0F, *inv_freq = take_block(r, 1, 0, pairs, 4);
+    if (!r->is_covered) return FOCAL_OK;
+    const focal_status status = foci_rope_table(ctx, &config, inv_freq, &scale);
+    if (status != FOCAL_OK) return status;
+    int32_t *positions = take_block(r, 1, 0, T, 4);
+    for (int32_t t = 0; t < T && positions && r->is_covered && take(r) != 255; t++)
+        positions[t] &= INT32_MAX; /* below 0 is refused */
+    foci_rope_angles_args angles = {.T = T,
+                                    .rotated = rotated,
+                                    .positions = positions,
+                                    .inv_freq = inv_freq,
+                                    .scale = scale,
+                                    .is_exact = take(r) % 2,
+                                    .cos = take_block(r, T, 0, pairs, 4),
+                                    .sin = take_block(r, T, 0, pairs, 4)};
+    if (!r->is_covered) return FOCAL_OK;
+    (void)foci_rope_angles(ctx, &angles);
+    foci_rope_args a = {.T = T,
+                        .H = take_size(r, 4),
+                        .D = take(r) % 2 ? rotated : take_size(r, 90),
+                        .rotated = rotated,
+                        .style = (foci_rope_style)(take(r) % 9 / 4),
+                        .cos = angles.cos,
+                        .sin = angles.sin,
+                        .scale = (float)take_double(r),
+                        .out_dtype = take_dtype(r)};
+    const int64_t wide = times(a.H, a.D);
+    a.x_stride = take_stride(r, wide);
+    a.out_stride = take_stride(r, wide);
+    a.x = take_block(r, T, a.x_stride, wide, 4);
+    a.out = take_block(r, T, a.out_stride, wide, element_bytes(a.out_dtype));
+    return r->is_covered ? foci_rope_apply(ctx, &a) : FOCAL_OK;
+}
+
+static focal_status call_gate(reader *r, focal_ctx *ctx)
+{
+    foci_gate_args a = {.activation = (foci_activation)(take(r) % 13 / 4),
+                        .T = take_size(r, 6),
+                        .F = take_size(r, 70),
+                        .out_dtype = take_dtype(r)};
+    a.gate_stride = take_stride(r, a.F);
+    a.up_stride = take_stride(r, a.F);
+    a.out_stride = take_stride(r, a.F);
+    a.gate = take_block(r, a.T, a.gate_stride, a.F, 4);
+    a.up = take(r) % 2 ? take_block(r, a.T, a.up_stride, a.F, 4) : NULL;
+    a.out = take_block(r, a.T, a.out_stride, a.F, element_bytes(a.out_dtype));
+    return r->is_covered ? foci_gate(ctx, &a) : FOCAL_OK;
+}
+
+static focal_status call_loss(reader *r, focal_ctx *ctx)
+{
+    foci_loss_args a = {.T = take_size(r, 5), .V = take_size(r, 70)};
+    a.logits_stride = take_stride(r, a.V);
+    a.log_probs_stride = take_stride(r, a.V);
+    a.logits = take_block(r, a.T, a.logits_stride, a.V, 4);
+    int32_t *targets = take(r) % 2 ? take_block(r, 1, 0, a.T, 4) : NULL;
+    for (int32_t t = 0; t < a.T && targets && r->is_covered; t++)
+        targets[t] = take(r) % 32 ? take(r) % 64 - 1 : take_size(r, 70);
+    a.targets = targets;
+    a.nll = take(r) % 2 ? take_block(r, 1, 0, a.T, 8) : NULL;
+    a.lse = take(r) % 2 ? take_block(r, 1, 0, a.T, 8) : NULL;
+    a.log_probs = take(r) % 2 ? take_block(r, a.T, a.log_probs_stride, a.V, 4) : NULL;
+    return r->is_covered ? foci_log_softmax_rows(ctx, &a) : FOCAL_OK;
+}
+
+static focal_status call_top(reader *r, focal_ctx *ctx)
+{
+    foci_top_args a = {.T = take_size(r, 5), .V = take_size(r, 130), .top = take_size(r, 100)};
+    a.logits_stride = take_stride(r, a.V);
+    a.logits = take_block(r, a.T, a.logits_stride, a.V, 4);
+    a.ids = take_block(r, a.T, 0, a.top, 4);
+    a.log_probs = take_block(r, a.T, 0, a.top, 4);
+    return r->is_covered ? foci_top_log_probs(ctx, &a) : FOCAL_OK;
+}
+
+static focal_status call_elements(reader *r, focal_ctx *ctx)
+{
+    const int64_t count = take(r) % 8 ? take(r) : take_size(r, 300);
+    float *x = take_block(r, 1, 0, count, 4), *y = take_block(r, 1, 0, count, 4);
+    const float cap = (float)take_double(r);
+    if (!r->is_covered) return FOCAL_OK;
+    const focal_status status = foci_add(ctx, x, x, y, count);
+    return status == FOCAL_OK ? foci_soft_cap(ctx, x, count, cap) : status;
+}
+
+/* libFuzzer's name. NOLINTNEXTLINE(readability-identifier-naming) */
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+/* NOLINTNEXTLINE(readability-identifier-naming) */
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    /* One context a kernel, opened once: starting threads costs more than a call. */
+    static const char *const names[KERNELS] = {NULL, "ref", "avx2", "avx512"};
+    static focal_ctx *contexts[KERNELS];
+    static focal_status (*const calls[])(reader * r, focal_ctx * ctx) = {
+        call_norm, call_rope, call_gate, call_loss, call_top, call_elements};
+    reader r = {.data = data, .size = size, .is_covered = true};
+    const int kernel = take(&r) % KERNELS;
+    if (!contexts[kernel]) {
+        const focal_ctx_options options = {.threads = 2, .kernel = names[kernel]};
+        if (focal_ctx_open(&options, &contexts[kernel], NULL) != FOCAL_OK) abort();
+    }
+    focal_ctx *ctx = contexts[kernel];
+    focal_ctx_trim(ctx); /* scratch of its own size: ASan sees where it ends */
+    const focal_status status = calls[take(&r) % (sizeof calls / sizeof calls[0])](&r, ctx);
+    if (status != FOCAL_OK && focal_ctx_error(ctx)[0] == '\0') {
+        (void)fprintf(stderr, "status %d without a sentence\n", (int)status);
+        abort();
+    }
+    for (int n = 0; n < r.block_count; n++) free(r.blocks[n]);
+    return 0;
+}
