@@ -1,0 +1,134 @@
+/* Patterns through PCRE2 with Unicode properties: compiled to machine code where the system lets
+ * that happen, interpreted else, and when the machine code runs out of stack. */
+#include "text/pattern.h"
+
+#include <pthread.h>
+#include <string.h>
+
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+
+#include "base/ctx.h"
+#include "base/error.h"
+
+enum {
+    MOST_SOURCE = 1 << 16,     /* bytes of a pattern; real ones have a few hundred */
+    WORK_LIMIT = 10000000,     /* PCRE2's own default: steps of one match */
+    HEAP_KIBIBYTES = 64 << 10, /* of one match that backtracks */
+    STACK_LEAST = 32 << 10,
+    STACK_MOST = 1 << 20
+};
+
+struct foci_pattern {
+    focal_ctx *ctx;
+    pcre2_general_context *memory;
+    pcre2_code *code;
+    pcre2_match_context *limits;
+    pcre2_jit_stack *stack;
+    pcre2_match_data *match;
+    pthread_mutex_t lock; /* of match and stack */
+};
+
+static void *take(size_t bytes, void *ctx)
+{
+    return foci_alloc(ctx, bytes, 1);
+}
+
+static void give(void *block, void *ctx)
+{
+    foci_free(ctx, block);
+}
+
+void foci_pattern_free(foci_pattern *pattern)
+{
+    if (!pattern) return;
+    pcre2_match_data_free(pattern->match);
+    pcre2_match_context_free(pattern->limits);
+    pcre2_code_free(pattern->code);
+    pcre2_jit_stack_free(pattern->stack);
+    pcre2_general_context_free(pattern->memory);
+    pthread_mutex_destroy(&pattern->lock);
+    foci_free(pattern->ctx, pattern);
+}
+
+static focal_status compile(foci_pattern *pattern, const char *source, size_t bytes)
+{
+    int code = 0;
+    size_t place = 0;
+    pcre2_compile_context *settings = pcre2_compile_context_create(pattern->memory);
+    if (!settings) return FOCAL_ENOMEM;
+    pattern->code =
+        pcre2_compile((PCRE2_SPTR)source, bytes, PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C,
+                      &code, &place, settings);
+    pcre2_compile_context_free(settings);
+    if (pattern->code) return FOCAL_OK;
+    if (code == PCRE2_ERROR_HEAP_FAILED) return FOCAL_ENOMEM;
+    char words[160] = "unknown fault";
+    (void)pcre2_get_error_message(code, (PCRE2_UCHAR *)words, sizeof words);
+    return foci_fail(pattern->ctx, FOCAL_EFORMAT, "pattern '%.*s': byte %zu: %s",
+                     (int)(bytes < 120 ? bytes : 120), source, place, words);
+}
+
+static focal_status prepare(foci_pattern *pattern, const char *source, size_t bytes)
+{
+    pattern->memory = pcre2_general_context_create(take, give, pattern->ctx);
+    if (!pattern->memory) return FOCAL_ENOMEM;
+    FOCAL_TRY(compile(pattern, source, bytes));
+    pattern->limits = pcre2_match_context_create(pattern->memory);
+    pattern->match = pcre2_match_data_create_from_pattern(pattern->code, pattern->memory);
+    if (!pattern->limits || !pattern->match) return FOCAL_ENOMEM;
+    pcre2_set_match_limit(pattern->limits, WORK_LIMIT);
+    pcre2_set_heap_limit(pattern->limits, HEAP_KIBIBYTES);
+    /* Hardened systems refuse executable memory: the interpreter gives the same answers. */
+    if (pcre2_jit_compile(pattern->code, PCRE2_JIT_COMPLETE) != 0) return FOCAL_OK;
+    pattern->stack = pcre2_jit_stack_create(STACK_LEAST, STACK_MOST, pattern->memory);
+    if (!pattern->stack) return FOCAL_ENOMEM;
+    pcre2_jit_stack_assign(pattern->limits, NULL, pattern->stack);
+    return FOCAL_OK;
+}
+
+focal_status foci_pattern_new(focal_ctx *ctx, const char *source, size_t bytes, foci_pattern **out)
+{
+    *out = NULL;
+    if (bytes > MOST_SOURCE)
+        return foci_fail(ctx, FOCAL_EFORMAT, "pattern: %zu bytes, at most %d are accepted", bytes,
+                         MOST_SOURCE);
+    foci_pattern *pattern = foci_alloc(ctx, 1, sizeof *pattern);
+    if (!pattern) return FOCAL_ENOMEM;
+    memset(pattern, 0, sizeof *pattern);
+    pattern->ctx = ctx;
+    pthread_mutex_init(&pattern->lock, NULL);
+    const focal_status status = prepare(pattern, source, bytes);
+    if (status != FOCAL_OK) {
+        foci_pattern_free(pattern);
+        return status;
+    }
+    *out = pattern;
+    return FOCAL_OK;
+}
+
+focal_status foci_pattern_find(focal_ctx *ctx, foci_pattern *pattern, const char *text,
+                               size_t bytes, size_t from, size_t *begin, size_t *end)
+{
+    static const char nothing[] = "";
+    PCRE2_SPTR subject = (PCRE2_SPTR)(text ? text : nothing);
+    pthread_mutex_lock(&pattern->lock);
+    int found = pcre2_match(pattern->code, subject, bytes, from, PCRE2_NO_UTF_CHECK, pattern->match,
+                            pattern->limits);
+    if (found == PCRE2_ERROR_JIT_STACKLIMIT)
+        found = pcre2_match(pattern->code, subject, bytes, from, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT,
+                            pattern->match, pattern->limits);
+    const size_t *place = pcre2_get_ovector_pointer(pattern->match);
+    *begin = found > 0 ? place[0] : bytes;
+    *end = found > 0 ? place[1] : bytes;
+    pthread_mutex_unlock(&pattern->lock);
+    if (found > 0 || found == PCRE2_ERROR_NOMATCH) {
+        /* \K can make a match end before it begins, or begin before `from`. */
+        if (*begin < from || *end < *begin) *begin = *end = bytes;
+        return FOCAL_OK;
+    }
+    if (found == PCRE2_ERROR_NOMEMORY) return foci_fail(ctx, FOCAL_ENOMEM, "pattern: no memory");
+    return foci_fail(ctx, FOCAL_EINVAL,
+                     "pattern: matching at byte %zu of %zu exceeds its limits of work", from,
+                     bytes);
+}

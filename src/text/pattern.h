@@ -1,0 +1,21 @@
+/* Regular expressions over UTF-8, as tokenizer files hold them. PCRE2 is behind it; pattern_none.c
+ * stands in where that is missing. */
+#ifndef FOCI_TEXT_PATTERN_H
+#define FOCI_TEXT_PATTERN_H
+
+#include "focal/base.h"
+
+typedef struct foci_pattern foci_pattern;
+
+/* FOCAL_EFORMAT when it does not compile, with PCRE2's words and the place. ctx must outlive the
+ * pattern. */
+focal_status foci_pattern_new(focal_ctx *ctx, const char *source, size_t bytes, foci_pattern **out);
+void foci_pattern_free(foci_pattern *pattern); /* NULL is fine */
+
+/* The first match at or behind `from` in text, which must be valid UTF-8 in full: [*begin, *end).
+ * *begin = bytes when there is none. FOCAL_EINVAL when matching exceeds its limits of work. Threads
+ * that share a pattern take turns. */
+focal_status foci_pattern_find(focal_ctx *ctx, foci_pattern *pattern, const char *text,
+                               size_t bytes, size_t from, size_t *begin, size_t *end);
+
+#endif /* FOCI_TEXT_PATTERN_H */
