@@ -1,0 +1,107 @@
+/* Models people have: a GGUF file or a Hugging Face directory, opened in place, and one forward
+ * pass for prompts, decoding and loss. */
+#ifndef FOCAL_MODEL_H
+#define FOCAL_MODEL_H
+
+#include "focal/base.h"
+#include "focal/chat.h"
+#include "focal/tokenizer.h"
+
+FOCAL_BEGIN_DECLS
+
+typedef struct focal_model focal_model;
+
+/* All zero is the default. */
+typedef struct focal_model_options {
+    focal_dtype precision; /* of products and attention: FOCAL_F32 (the reference) or FOCAL_BF16 */
+    bool has_precision;    /* false: bfloat16 where the CPU multiplies it, else float32 */
+} focal_model_options;
+
+/* path is a .gguf file (of a split model, the first) or a directory with config.json; options may
+ * be NULL. Weights stay in the file, which must not change while the model is open. The context
+ * must outlive the model; one call at a time uses both.
+ * FOCAL_EIO, FOCAL_EFORMAT or FOCAL_EUNSUPPORTED with a sentence; *model is then NULL. */
+FOCAL_API focal_status focal_model_open(focal_ctx *ctx, const char *path,
+                                        const focal_model_options *options, focal_model **model);
+FOCAL_API void focal_model_close(focal_model *model); /* NULL is fine */
+
+FOCAL_API focal_ctx *focal_model_ctx(const focal_model *model);
+
+/* What a model is. Strings live as long as the model. */
+typedef struct focal_model_info {
+    const char *path;
+    const char *format;  /* "gguf" or "huggingface" */
+    const char *family;  /* "llama", "qwen2", ... */
+    const char *name;    /* what the file calls itself, or "" */
+    const char *licence; /* or "" */
+    int32_t L, C, H, G, D, F, V;
+    int32_t context; /* tokens that the model was made for */
+    int32_t window;  /* keys before the own one in windowed layers; 0: no such layers */
+    int32_t window_layers;
+    bool is_tied; /* the head is the embedding */
+    focal_dtype precision;
+    int64_t parameter_count;
+    int64_t weight_bytes;   /* in the file */
+    int64_t type_count[32]; /* parameters of each focal_dtype */
+} focal_model_info;
+FOCAL_API focal_model_info focal_model_describe(const focal_model *model);
+
+/* The model's own tokenizer, borrowed; NULL when there is none beside the weights. */
+FOCAL_API const focal_tokenizer *focal_model_tokenizer(const focal_model *model);
+/* Its chat template's source, or NULL; borrowed. */
+FOCAL_API const char *focal_model_template(const focal_model *model, size_t *bytes);
+/* 16 hexadecimal digits of shapes, vocabulary and norms: equal for the quantisations of one model
+ * in one format. Borrowed. */
+FOCAL_API const char *focal_model_fingerprint(const focal_model *model);
+
+/* Keys and values of the tokens that a model has read: one or several texts. Memory grows by pages
+ * as they do. */
+typedef struct focal_cache focal_cache;
+typedef struct focal_cache_options {
+    int32_t sequences; /* texts side by side, 0: 1 */
+    focal_dtype dtype; /* FOCAL_F32 or FOCAL_BF16, with has_dtype */
+    bool has_dtype;    /* false: the model's precision */
+} focal_cache_options;
+
+FOCAL_API focal_status focal_cache_new(focal_model *model, const focal_cache_options *options,
+                                       focal_cache **cache);
+FOCAL_API void focal_cache_free(focal_cache *cache); /* NULL is fine */
+FOCAL_API int32_t focal_cache_length(const focal_cache *cache, int32_t sequence);
+/* Forgets all tokens of a text from `length` on (no more than it has). */
+FOCAL_API focal_status focal_cache_truncate(focal_cache *cache, int32_t sequence, int32_t length);
+/* Makes text `to` equal to text `from`. */
+FOCAL_API focal_status focal_cache_copy(focal_cache *cache, int32_t from, int32_t to);
+/* One text to a file and back. The file is bound to the model by its fingerprint and to the cache's
+ * type; loading replaces the text. */
+FOCAL_API focal_status focal_cache_save(const focal_cache *cache, int32_t sequence,
+                                        const char *path);
+FOCAL_API focal_status focal_cache_load(focal_cache *cache, int32_t sequence, const char *path);
+
+/* Tokens that one text of a batch goes on with. */
+typedef struct focal_batch_item {
+    int32_t sequence;
+    int32_t count;        /* 1 or more */
+    const int32_t *ids;   /* (count) */
+    int32_t logits_count; /* rows of logits wanted: the last so many tokens' */
+} focal_batch_item;
+
+typedef struct focal_forward_args {
+    int32_t item_count;
+    const focal_batch_item *items; /* each of another sequence */
+    float *logits;                 /* (sum of logits_count, V), item after item; may be NULL when
+                                      that is 0 */
+    const int32_t *targets; /* (sum of count) the id that each token should predict, -1: none;
+                               or NULL */
+    double *nll;            /* (sum of count) minus the log-probability of the targets, 0
+                               without; with targets */
+} focal_forward_args;
+
+/* Reads the items' tokens behind what the cache holds and appends them to it. On failure the cache
+ * is as it was. The result does not depend on the thread count; how tokens are cut into calls and
+ * batches moves it by rounding only.
+ * FOCAL_EINVAL on a bad call or an id outside the vocabulary, FOCAL_ENOMEM. */
+FOCAL_API focal_status focal_forward(focal_model *model, focal_cache *cache,
+                                     const focal_forward_args *args);
+
+FOCAL_END_DECLS
+#endif /* FOCAL_MODEL_H */

@@ -1,0 +1,242 @@
+/* Opening a model: the file, what it says of itself, its weights, its tokenizer. */
+#include "model/model.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/bf16.h"
+#include "base/ctx.h"
+#include "base/error.h"
+#include "io/file.h"
+#include "text/tokenizer.h"
+
+enum { TOKENIZER_BYTES = 256 << 20 };
+
+/* FNV-1a, 64 bits: names a model, protects nothing. */
+static uint64_t hash_bytes(uint64_t hash, const void *data, size_t bytes)
+{
+    const uint8_t *from = data;
+    for (size_t n = 0; n < bytes; n++) hash = (hash ^ from[n]) * 0x100000001B3U;
+    return hash;
+}
+
+static uint64_t hash_number(uint64_t hash, uint32_t number)
+{
+    for (int n = 0; n < 4; n++) hash = (hash ^ (number >> 8 * n & 0xFFU)) * 0x100000001B3U;
+    return hash;
+}
+
+/* Norms as bfloat16, with the offset inside: files of one model agree on that, whatever type and
+ * convention they keep norms in. */
+static uint64_t hash_gain(uint64_t hash, const foci_config *c, const foci_gain *gain, int64_t count)
+{
+    for (int64_t n = 0; gain->weight && n < count; n++) {
+        hash = hash_number(hash, foci_bf16_from_float(gain->weight[n] + c->norm_offset));
+    }
+    return hash;
+}
+
+static void make_fingerprint(focal_model *model)
+{
+    const foci_config *c = &model->config;
+    const int32_t shapes[] = {c->L, c->C, c->H, c->G, c->D, c->F, c->V};
+    uint64_t hash = 0xCBF29CE484222325U;
+    for (size_t n = 0; n < FOCAL_COUNT(shapes); n++) hash = hash_number(hash, (uint32_t)shapes[n]);
+    hash = hash_gain(hash, c, &model->weights.final_norm, c->C);
+    for (int32_t n = 0; n < c->L; n++) {
+        hash = hash_gain(hash, c, &model->weights.layers[n].attn_norm, c->C);
+        hash = hash_gain(hash, c, &model->weights.layers[n].attn_post, c->C);
+    }
+    for (int32_t n = 0; model->tokenizer && n < focal_tokenizer_size(model->tokenizer); n++) {
+        const focal_token token = focal_tokenizer_token(model->tokenizer, n);
+        hash = hash_bytes(hash, token.bytes, token.byte_count);
+    }
+    (void)snprintf(model->fingerprint, sizeof model->fingerprint, "%016llx",
+                   (unsigned long long)hash);
+}
+
+static void copy_text(char *to, size_t capacity, const char *from, size_t bytes)
+{
+    if (bytes > capacity - 1) bytes = capacity - 1;
+    if (bytes > 0) memcpy(to, from, bytes);
+    to[bytes] = '\0';
+    for (size_t n = 0; n < bytes; n++) /* it is printed: a file's name must not steer a terminal */
+        if ((unsigned char)to[n] < 0x20 || to[n] == 0x7F) to[n] = '?';
+}
+
+static focal_status open_gguf(focal_model *model)
+{
+    FOCAL_TRY(foci_gguf_open(model->ctx, model->path, &model->gguf));
+    FOCAL_TRY(foci_config_from_gguf(model->ctx, model->gguf, &model->config));
+    const foci_tensor_source source = {.gguf = model->gguf, .path = model->path};
+    FOCAL_TRY(foci_weights_bind(model->ctx, &source, &model->config, &model->weights));
+    foci_text name = {"", 0}, licence = {"", 0};
+    FOCAL_TRY(foci_gguf_get_text(model->gguf, "general.name", &name));
+    FOCAL_TRY(foci_gguf_get_text(model->gguf, "general.license", &licence));
+    copy_text(model->name, sizeof model->name, name.data, name.bytes);
+    copy_text(model->licence, sizeof model->licence, licence.data, licence.bytes);
+    if (!foci_gguf_has(model->gguf, "tokenizer.ggml.model")) return FOCAL_OK;
+    return foci_tokenizer_from_gguf(model->ctx, model->gguf, &model->tokenizer);
+}
+
+static focal_status open_tokenizer_json(focal_model *model)
+{
+    const char *path = model->dir->tokenizer_path;
+    if (!path) return FOCAL_OK;
+    char *text = NULL;
+    size_t bytes = 0;
+    foci_json *json = NULL;
+    FOCAL_TRY(foci_read_file(model->ctx, path, TOKENIZER_BYTES, &text, &bytes));
+    focal_status status = foci_json_parse(model->ctx, path, text, bytes, &json);
+    if (status == FOCAL_OK)
+        status = foci_tokenizer_from_json(model->ctx, path, json, model->dir->tokenizer_config,
+                                          &model->tokenizer);
+    foci_json_free(json);
+    foci_free(model->ctx, text);
+    return status;
+}
+
+static focal_status open_directory(focal_model *model)
+{
+    char what[512];
+    FOCAL_TRY(foci_model_dir_open(model->ctx, model->path, &model->dir));
+    (void)snprintf(what, sizeof what, "%.480s/config.json", model->path);
+    FOCAL_TRY(foci_config_from_json(model->ctx, what, model->dir->config, &model->config));
+    if (!model->dir->weights_path)
+        return foci_fail(model->ctx, FOCAL_EFORMAT, "%s: no *.safetensors", model->path);
+    FOCAL_TRY(foci_safetensors_open(model->ctx, model->dir->weights_path, &model->safetensors));
+    const foci_tensor_source source = {.safetensors = model->safetensors,
+                                       .path = model->dir->weights_path};
+    FOCAL_TRY(foci_weights_bind(model->ctx, &source, &model->config, &model->weights));
+    const char *name = foci_json_string(foci_json_get(model->dir->config, "_name_or_path"));
+    copy_text(model->name, sizeof model->name, name, name ? strlen(name) : 0);
+    return open_tokenizer_json(model);
+}
+
+static focal_status open_parts(focal_model *model)
+{
+    struct stat info;
+    const bool is_directory = stat(model->path, &info) == 0 && S_ISDIR(info.st_mode);
+    FOCAL_TRY(is_directory ? open_directory(model) : open_gguf(model));
+    foci_config *c = &model->config;
+    if (model->tokenizer && focal_tokenizer_size(model->tokenizer) > c->V)
+        return foci_fail(model->ctx, FOCAL_EFORMAT, "%s: a tokenizer of %d ids, a model of %d",
+                         model->path, focal_tokenizer_size(model->tokenizer), c->V);
+    if (!c->has_positions) {
+        c->rope.divisors = model->weights.rope_divisors;
+        FOCAL_TRY(foci_rope_table(model->ctx, &c->rope, model->inv_freq[0], &model->rope_scale[0]));
+        FOCAL_TRY(
+            foci_rope_table(model->ctx, &c->rope_local, model->inv_freq[1], &model->rope_scale[1]));
+    }
+    make_fingerprint(model);
+    return FOCAL_OK;
+}
+
+focal_status focal_model_open(focal_ctx *ctx, const char *path, const focal_model_options *options,
+                              focal_model **out)
+{
+    const focal_model_options o = options ? *options : (focal_model_options){0};
+    if (!out) return foci_fail(ctx, FOCAL_EINVAL, "model: no place for the model");
+    *out = NULL;
+    if (!path || !*path) return foci_fail(ctx, FOCAL_EINVAL, "model: no path");
+    if (o.has_precision && o.precision != FOCAL_F32 && o.precision != FOCAL_BF16)
+        return foci_fail(ctx, FOCAL_EINVAL, "model: %s is not f32 or bf16",
+                         focal_dtype_name(o.precision));
+    focal_model *model = foci_alloc(ctx, 1, sizeof *model);
+    if (!model) return FOCAL_ENOMEM;
+    memset(model, 0, sizeof *model);
+    model->ctx = ctx;
+    model->precision = foci_has(ctx, FOCI_AVX512BF16) ? FOCAL_BF16 : FOCAL_F32;
+    if (o.has_precision) model->precision = o.precision;
+    model->path = foci_alloc(ctx, strlen(path) + 1, 1);
+    focal_status status = FOCAL_ENOMEM;
+    if (model->path) {
+        memcpy(model->path, path, strlen(path) + 1);
+        status = open_parts(model);
+    }
+    if (status != FOCAL_OK) {
+        focal_model_close(model);
+        return status;
+    }
+    *out = model;
+    return FOCAL_OK;
+}
+
+void focal_model_close(focal_model *model)
+{
+    if (!model) return;
+    foci_weights_release(model->ctx, &model->weights);
+    focal_tokenizer_free(model->tokenizer);
+    foci_safetensors_close(model->safetensors);
+    foci_model_dir_close(model->dir);
+    foci_gguf_close(model->gguf);
+    foci_free(model->ctx, model->path);
+    foci_free(model->ctx, model);
+}
+
+focal_ctx *focal_model_ctx(const focal_model *model)
+{
+    return model->ctx;
+}
+
+/* Counts a tensor once for what it stores. */
+static void count_tensor(focal_model_info *info, const foci_tensor *tensor)
+{
+    int64_t count = 1;
+    for (int32_t n = 0; n < tensor->dims; n++) count *= tensor->shape[n];
+    info->parameter_count += count;
+    info->weight_bytes += (int64_t)tensor->bytes;
+    info->type_count[tensor->dtype] += count;
+}
+
+focal_model_info focal_model_describe(const focal_model *model)
+{
+    const foci_config *c = &model->config;
+    focal_model_info info = {
+        .path = model->path,
+        .format = model->gguf ? "gguf" : "huggingface",
+        .family = c->family->name,
+        .name = model->name,
+        .licence = model->licence,
+        .L = c->L,
+        .C = c->C,
+        .H = c->H,
+        .G = c->G,
+        .D = c->D,
+        .F = c->F,
+        .V = c->V,
+        .context = c->context,
+        .is_tied = model->weights.is_tied,
+        .precision = model->precision,
+    };
+    for (int32_t n = 0; n < c->L; n++) info.window_layers += c->is_local[n];
+    if (info.window_layers > 0) info.window = c->window;
+    const int64_t count = model->gguf ? foci_gguf_tensor_count(model->gguf)
+                                      : foci_safetensors_tensor_count(model->safetensors);
+    for (int64_t n = 0; n < count; n++)
+        count_tensor(&info, model->gguf ? foci_gguf_tensor_at(model->gguf, n)
+                                        : foci_safetensors_tensor_at(model->safetensors, n));
+    return info;
+}
+
+const focal_tokenizer *focal_model_tokenizer(const focal_model *model)
+{
+    return model->tokenizer;
+}
+
+const char *focal_model_template(const focal_model *model, size_t *bytes)
+{
+    foci_text text = {NULL, 0};
+    if (model->dir)
+        text = (foci_text){model->dir->chat_template, model->dir->chat_template_bytes};
+    else if (foci_gguf_get_text(model->gguf, "tokenizer.chat_template", &text) != FOCAL_OK)
+        text = (foci_text){NULL, 0};
+    if (bytes) *bytes = text.bytes;
+    return text.data;
+}
+
+const char *focal_model_fingerprint(const focal_model *model)
+{
+    return model->fingerprint;
+}

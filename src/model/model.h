@@ -1,0 +1,30 @@
+/* A model from inside: its file, configuration, weights and tokenizer together. */
+#ifndef FOCI_MODEL_MODEL_H
+#define FOCI_MODEL_MODEL_H
+
+#include "focal/model.h"
+#include "io/gguf.h"
+#include "io/model_dir.h"
+#include "io/safetensors.h"
+#include "model/config.h"
+#include "model/model_weights.h"
+
+enum { FOCI_FINGERPRINT_BYTES = 17 };
+
+struct focal_model {
+    focal_ctx *ctx;
+    char *path;
+    foci_gguf *gguf; /* or: */
+    foci_model_dir *dir;
+    foci_safetensors *safetensors;
+    foci_config config;
+    foci_weights weights;
+    focal_tokenizer *tokenizer;
+    focal_dtype precision;
+    float inv_freq[2][FOCI_MAX_ROPE_PAIRS]; /* of global and of windowed layers */
+    float rope_scale[2];
+    char fingerprint[FOCI_FINGERPRINT_BYTES];
+    char name[128], licence[64];
+};
+
+#endif /* FOCI_MODEL_MODEL_H */

@@ -1,0 +1,57 @@
+/* A model's weights, found by name in its file and checked against its configuration. Matrices stay
+ * where they lie in the map, in the type they have there; norms and biases become float32. */
+#ifndef FOCI_MODEL_MODEL_WEIGHTS_H
+#define FOCI_MODEL_MODEL_WEIGHTS_H
+
+#include "io/gguf.h"
+#include "io/safetensors.h"
+#include "model/config.h"
+
+/* y = x w^T + bias. */
+typedef struct foci_linear {
+    const void *w; /* (N,K), or (K,N) when transposed; NULL: the model has none here */
+    focal_dtype dtype;
+    int32_t N, K;
+    bool is_transposed;
+    const float *bias; /* (N); NULL: none */
+} foci_linear;
+
+/* y = norm(x) weight + bias. */
+typedef struct foci_gain {
+    const float *weight; /* NULL: the model has no norm here */
+    const float *bias;   /* NULL: none */
+} foci_gain;
+
+typedef struct foci_layer {
+    foci_gain attn_norm, attn_post, ffn_norm, ffn_post;
+    foci_gain q_norm, k_norm; /* (D), or (H D) and (G D) over the projection */
+    foci_linear qkv;          /* q, k and v side by side; or each for itself: */
+    foci_linear q, k, v, out;
+    foci_linear gate, up, down;
+} foci_layer;
+
+typedef struct foci_weights {
+    foci_linear embed;     /* (V,C) */
+    foci_linear positions; /* (context,C), GPT-2 only */
+    foci_linear head;      /* (V,C); the embedding where it is tied */
+    foci_gain final_norm;
+    bool is_tied;
+    foci_layer *layers;   /* (L) */
+    float *rope_divisors; /* (rotated / 2) of a GGUF file; NULL: none */
+    float *vectors;       /* behind every norm and bias */
+} foci_weights;
+
+/* One of the two files. */
+typedef struct foci_tensor_source {
+    const foci_gguf *gguf;
+    const foci_safetensors *safetensors;
+    const char *path;
+} foci_tensor_source;
+
+/* FOCAL_EFORMAT when a tensor is missing, of another shape, not understood, or a norm or bias is
+ * not finite. On failure *out is empty. */
+focal_status foci_weights_bind(focal_ctx *ctx, const foci_tensor_source *source,
+                               const foci_config *config, foci_weights *out);
+void foci_weights_release(focal_ctx *ctx, foci_weights *weights); /* an empty one is fine */
+
+#endif /* FOCI_MODEL_MODEL_WEIGHTS_H */
