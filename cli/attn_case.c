@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "focal/route.h"
+
 /* splitmix64: the program's inputs need not come from the library they test. */
 uint64_t attn_random(uint64_t *state)
 {
@@ -65,6 +67,11 @@ void attn_read(focal_dtype dtype, const void *from, int64_t first, int64_t count
         to[n] = focal_bf16_to_float(((const uint16_t *)from)[first + n]);
 }
 
+bool attn_has_sets(const attn_setup *setup)
+{
+    return setup->K > 0 && (setup->gate == 0 || setup->gate == FOCAL_GATE_STRAIGHT);
+}
+
 double attn_case_bytes(const attn_setup *setup, bool has_grads)
 {
     const double q = (double)setup->T * setup->H * setup->D;
@@ -72,9 +79,11 @@ double attn_case_bytes(const attn_setup *setup, bool has_grads)
     const double kv = (double)setup->S * setup->G * (setup->D + setup->Dv);
     const double bytes = (double)focal_dtype_bytes(setup->dtype);
     const double groups = 4.0 * setup->S * setup->routers * (setup->top + 1);
+    const double gate =
+        setup->gate ? 8.0 * ((double)setup->T + setup->S) * setup->routers * setup->K : 0.0;
     /* the reference's float32 copies: of keys and values, and for gradients of the rest */
     const double reference = 4.0 * (has_grads ? 2.0 * (q + out + kv) : kv);
-    return bytes * (has_grads ? 2.0 : 1.0) * (q + out + kv) + reference +
+    return bytes * (has_grads ? 2.0 : 1.0) * (q + out + kv) + reference + gate +
            4.0 * (double)setup->T * setup->H + (setup->K > 0 ? 4.0 * groups : 0.0);
 }
 
@@ -166,6 +175,43 @@ static int make_groups(attn_job *job, const attn_groups *given)
     return status == FOCAL_OK ? CLI_DONE : cli_fail_ctx(job->ctx, status);
 }
 
+/* Random memberships: softmax of normal scores, so a token has a few groups that matter. */
+static int make_gate(attn_job *job)
+{
+    const attn_setup *setup = &job->setup;
+    const int64_t q_rows = (int64_t)setup->T * setup->routers;
+    const int64_t k_rows = (int64_t)setup->S * setup->routers;
+    const struct {
+        float **array;
+        int64_t rows;
+        uint64_t seed; /* 0: an output */
+    } parts[] = {{&job->gq, q_rows, setup->seed + 101},
+                 {&job->gk, k_rows, setup->seed + 102},
+                 {&job->dgq, q_rows, 0},
+                 {&job->dgk, k_rows, 0}};
+    for (size_t n = 0; n < CLI_COUNT(parts); n++) {
+        const int64_t count = parts[n].rows * setup->K;
+        float *array = cli_alloc("the memberships", (size_t)count, sizeof(float));
+        *parts[n].array = array;
+        if (!array) return CLI_FAILED;
+        memset(array, 0, (size_t)count * sizeof *array);
+        if (parts[n].seed == 0) continue;
+        attn_fill_normal(FOCAL_F32, array, count, 2.0F, parts[n].seed);
+        const focal_status status =
+            focal_route_soften(job->ctx, parts[n].rows, setup->K, array, array);
+        if (status != FOCAL_OK) return cli_fail_ctx(job->ctx, status);
+    }
+    job->gate = (focal_attn_gate){.kind = setup->gate,
+                                  .K = setup->K,
+                                  .routers = setup->routers,
+                                  .gq = job->gq,
+                                  .gk = job->gk};
+    job->args.gate = &job->gate;
+    job->grads.dgq = job->dgq;
+    job->grads.dgk = job->dgk;
+    return CLI_DONE;
+}
+
 int attn_job_make(focal_ctx *ctx, const attn_setup *setup, const attn_tensors *tensors,
                   const attn_groups *given, attn_job *job)
 {
@@ -199,7 +245,10 @@ int attn_job_make(focal_ctx *ctx, const attn_setup *setup, const attn_tensors *t
     };
     job->grads = (focal_attn_grads){
         .dout = tensors->dout, .dq = tensors->dq, .dk = tensors->dk, .dv = tensors->dv};
-    return setup->K > 0 ? make_groups(job, given) : CLI_DONE;
+    int code = CLI_DONE;
+    if (attn_has_sets(setup)) code = make_groups(job, given);
+    if (code == CLI_DONE && setup->gate) code = make_gate(job);
+    return code;
 }
 
 void attn_job_free(attn_job *job)
@@ -209,6 +258,10 @@ void attn_job_free(attn_job *job)
     free(job->groups.key_groups);
     free(job->out);
     free(job->lse);
+    free(job->gq);
+    free(job->gk);
+    free(job->dgq);
+    free(job->dgk);
     memset(job, 0, sizeof *job);
 }
 

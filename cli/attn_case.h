@@ -16,6 +16,7 @@ typedef struct attn_setup {
     float softcap;
     int32_t K, top; /* K 0: no groups */
     focal_keys_mode mode;
+    focal_gate_kind gate; /* 0: none. With paper and log: no key sets */
     int32_t routers;      /* 1, or G */
     double largest_group; /* share of the keys that group 0 gets; 0: as many as the others */
     uint64_t seed;
@@ -43,11 +44,17 @@ typedef struct attn_job {
     const attn_tensors *tensors;
     attn_groups groups; /* empty without groups */
     focal_keys keys;
+    focal_attn_gate gate; /* of random memberships, with a gate */
     focal_attn_args args; /* with its own out and lse */
     focal_attn_grads grads;
     void *out;
     float *lse;
+    float *gq, *gk; /* (T, routers, K), (S, routers, K), with a gate; and their gradients */
+    float *dgq, *dgk;
 } attn_job;
+
+/* Whether distant keys are seen through key sets. */
+bool attn_has_sets(const attn_setup *setup);
 
 /* Each returns an exit code; free takes whatever was made, and zeros. */
 int attn_tensors_make(const attn_setup *setup, bool has_grads, attn_tensors *tensors);
@@ -75,8 +82,9 @@ double attn_case_bytes(const attn_setup *setup, bool has_grads);
 
 /* The largest error of sampled rows against the reference kernel on float32 copies of the same
  * inputs, as a share of the row's largest value. The key sets are rebuilt from their definition.
- * Backward: rows of dq, dk and dv; a row's largest value counts at least as a hundredth of the
- * largest sampled one, since some rows of dq are zero but for rounding. */
+ * Backward: rows of dq, dk and dv, and with a gate of dgq and dgk; a row's largest value counts at
+ * least as a hundredth of the largest sampled one, since some rows of dq are zero but for rounding.
+ */
 int attn_error_forward(const attn_job *job, double *error);
 int attn_error_backward(const attn_job *job, double *error);
 

@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "attn_case.h"
+#include "attn_error.h"
 
-enum { MIN_ROWS = 8, MAX_ROWS = 48, MAX_ERRORS = MAX_ROWS * ATTN_MAX_HEADS };
+enum { MIN_ROWS = 8 };
 
 /* The reference's workplace: float32 copies of all keys and values, and room for one call. */
 typedef struct bench_reference {
@@ -78,12 +78,13 @@ static bool shares_group(const attn_job *job, int32_t router, int64_t i, int64_t
     return false;
 }
 
-static bool sees(const attn_job *job, int32_t router, int64_t i, int64_t j)
+bool error_sees(const attn_job *job, int32_t router, int64_t i, int64_t j)
 {
     const attn_setup *setup = &job->setup;
     if (j > i) return false;
     if (!setup->has_window || i - j <= setup->window || j < setup->sinks) return true;
-    return setup->K > 0 && shares_group(job, router, i, j);
+    if (setup->K == 0) return false;
+    return !attn_has_sets(setup) || shares_group(job, router, i, j); /* the other gates see all */
 }
 
 /* The reference call for one query: its distant keys as one group of their own. */
@@ -96,7 +97,7 @@ static focal_status run_row(const attn_job *job, bench_reference *ref, int32_t r
     int32_t key_end[ATTN_MAX_HEADS] = {0};
     static const int32_t zeros[ATTN_MAX_HEADS] = {0};
     int32_t query_begin[2 * ATTN_MAX_HEADS];
-    for (int32_t r = 0; setup->K > 0 && r < setup->routers; r++) {
+    for (int32_t r = 0; attn_has_sets(setup) && r < setup->routers; r++) {
         for (int64_t j = setup->sinks; j < position - setup->window; j++)
             if (shares_group(job, r, position, j))
                 ref->rows[(int64_t)r * setup->S + key_end[r]++] = (int32_t)j;
@@ -127,7 +128,13 @@ static focal_status run_row(const attn_job *job, bench_reference *ref, int32_t r
     args.v = ref->v;
     args.out = ref->out;
     args.lse = ref->lse;
-    args.keys = setup->K > 0 ? &keys : NULL;
+    args.keys = attn_has_sets(setup) ? &keys : NULL;
+    args.gate = NULL; /* straight-through runs the sets alone */
+    focal_attn_gate gate = job->gate;
+    if (setup->gate && !attn_has_sets(setup)) {
+        gate.gq += (int64_t)row * setup->routers * setup->K;
+        args.gate = &gate;
+    }
     attn_read(setup->dtype, job->tensors->q, row * q_width, q_width, ref->q);
     if (!is_backward) return focal_attn_forward(ref->ctx, &args);
     attn_read(setup->dtype, job->out, row * out_width, out_width, ref->out);
@@ -147,7 +154,7 @@ static focal_status run_key(const attn_job *job, bench_reference *ref, int64_t k
     int32_t count = 0;
     for (int64_t i = 0; i < setup->T; i++) {
         const int64_t position = (int64_t)setup->S - setup->T + i;
-        if (!sees(job, setup->routers > 1 ? g : 0, position, key)) continue;
+        if (!error_sees(job, setup->routers > 1 ? g : 0, position, key)) continue;
         const int64_t row = i * setup->G + g; /* of (T*G, heads, width) */
         attn_read(setup->dtype, job->tensors->q, row * q_width, q_width, ref->q + count * q_width);
         attn_read(setup->dtype, job->out, row * out_width, out_width, ref->out + count * out_width);
@@ -181,13 +188,7 @@ static focal_status run_key(const attn_job *job, bench_reference *ref, int64_t k
     return focal_attn_backward(ref->ctx, &args, &grads);
 }
 
-/* The largest difference and the largest value of the rows of one tensor. */
-typedef struct row_errors {
-    double difference[MAX_ERRORS], largest[MAX_ERRORS];
-    int32_t count;
-} row_errors;
-
-static void add_row(row_errors *errors, const float *mine, const float *exact, int64_t count)
+void error_add_row(row_errors *errors, const float *mine, const float *exact, int64_t count)
 {
     double difference = 0.0, largest = 0.0;
     for (int64_t n = 0; n < count; n++) {
@@ -199,8 +200,7 @@ static void add_row(row_errors *errors, const float *mine, const float *exact, i
     errors->largest[errors->count++] = largest;
 }
 
-/* floor: the least that a row's largest value counts for, as a share of the largest of all. */
-static double worst(const row_errors *errors, double floor)
+double error_worst(const row_errors *errors, double floor)
 {
     double most = 0.0, error = 0.0;
     for (int32_t n = 0; n < errors->count; n++) most = fmax(most, errors->largest[n]);
@@ -212,15 +212,14 @@ static double worst(const row_errors *errors, double floor)
     return error;
 }
 
-/* As many rows as about a second of the reference allows, spread over all, first and last too. */
-static int32_t sample_count(const attn_setup *setup, int32_t rows)
+int32_t error_sample_count(const attn_setup *setup, int32_t rows)
 {
     const double a_row = (double)setup->H * (double)setup->S * (setup->D + setup->Dv);
-    const double count = fmin(fmax(1e9 / a_row, MIN_ROWS), MAX_ROWS);
+    const double count = fmin(fmax(1e9 / a_row, MIN_ROWS), ERROR_MAX_ROWS);
     return count < rows ? (int32_t)count : rows;
 }
 
-static int32_t sampled(int32_t n, int32_t count, int32_t rows)
+int32_t error_sampled(int32_t n, int32_t count, int32_t rows)
 {
     return count == 1 ? rows - 1 : (int32_t)((int64_t)n * (rows - 1) / (count - 1));
 }
@@ -228,23 +227,23 @@ static int32_t sampled(int32_t n, int32_t count, int32_t rows)
 int attn_error_forward(const attn_job *job, double *error)
 {
     const attn_setup *setup = &job->setup;
-    const int32_t count = sample_count(setup, setup->T);
+    const int32_t count = error_sample_count(setup, setup->T);
     bench_reference ref;
     row_errors *errors = calloc(1, sizeof *errors);
-    if (!errors) return cli_fail("no memory for the errors");
+    if (!errors) return cli_fail("not enough memory for the errors");
     int code = open_reference(job, false, &ref);
     for (int32_t n = 0; code == CLI_DONE && n < count; n++) {
-        const int32_t row = sampled(n, count, setup->T);
+        const int32_t row = error_sampled(n, count, setup->T);
         cli_progress("checking row %d of %d", n + 1, count);
         const focal_status status = run_row(job, &ref, row, false);
         if (status != FOCAL_OK) code = cli_fail_ctx(ref.ctx, status);
         for (int64_t h = 0; code == CLI_DONE && h < setup->H; h++) {
             attn_read(setup->dtype, job->out, (row * (int64_t)setup->H + h) * setup->Dv, setup->Dv,
                       ref.mine);
-            add_row(errors, ref.mine, ref.out + h * setup->Dv, setup->Dv);
+            error_add_row(errors, ref.mine, ref.out + h * setup->Dv, setup->Dv);
         }
     }
-    if (code == CLI_DONE) *error = worst(errors, 0.0);
+    if (code == CLI_DONE) *error = error_worst(errors, 0.0);
     cli_progress("%s", "");
     close_reference(&ref);
     free(errors);
@@ -257,26 +256,27 @@ static void compare_heads(const attn_setup *setup, const void *mine, int64_t fir
 {
     for (int64_t h = 0; h < heads; h++) {
         attn_read(setup->dtype, mine, first + h * width, width, room);
-        add_row(errors, room, exact + h * width, width);
+        error_add_row(errors, room, exact + h * width, width);
     }
 }
 
 int attn_error_backward(const attn_job *job, double *error)
 {
+    if (job->setup.gate) return gate_error_backward(job, error);
     const attn_setup *setup = &job->setup;
-    const int32_t count = sample_count(setup, setup->T < setup->S ? setup->T : setup->S);
+    const int32_t count = error_sample_count(setup, setup->T < setup->S ? setup->T : setup->S);
     bench_reference ref;
     row_errors *errors = calloc(3, sizeof *errors); /* of dq, dk, dv */
-    if (!errors) return cli_fail("no memory for the errors");
+    if (!errors) return cli_fail("not enough memory for the errors");
     int code = open_reference(job, true, &ref);
     for (int32_t n = 0; code == CLI_DONE && n < count; n++) {
         cli_progress("checking row %d of %d", n + 1, count);
-        const int64_t row = sampled(n, count, setup->T);
+        const int64_t row = error_sampled(n, count, setup->T);
         focal_status status = run_row(job, &ref, (int32_t)row, true);
         if (status == FOCAL_OK)
             compare_heads(setup, job->grads.dq, row * setup->H * setup->D, setup->H, setup->D,
                           ref.dq, ref.mine, &errors[0]);
-        const int64_t key = sampled(n, count, setup->S);
+        const int64_t key = error_sampled(n, count, setup->S);
         for (int32_t g = 0; status == FOCAL_OK && g < setup->G; g++) {
             status = run_key(job, &ref, key, g);
             if (status != FOCAL_OK) break;
@@ -291,7 +291,7 @@ int attn_error_backward(const attn_job *job, double *error)
     if (code == CLI_DONE) {
         *error = 0.0;
         for (int tensor = 0; tensor < 3; tensor++) {
-            const double e = worst(&errors[tensor], 0.01);
+            const double e = error_worst(&errors[tensor], 0.01);
             if (!(e <= *error)) *error = e;
         }
     }

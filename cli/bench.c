@@ -44,8 +44,7 @@ int cli_bench_peak(int argc, char **argv)
     int64_t threads = 0, runs = 15;
     bool is_json = false;
     const cli_option options[] = {
-        {"threads", 't', CLI_INT, &threads, "N", "threads; default: OMP_NUM_THREADS or the cores",
-         1, 1024, NULL, NULL},
+        cli_threads_option(&threads),
         {"runs", 0, CLI_INT, &runs, "N", "samples of each; default 15", 1, 10000, NULL, NULL},
         {"json", 0, CLI_FLAG, &is_json, NULL, "one JSON object", 0, 0, NULL, NULL},
     };

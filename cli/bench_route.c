@@ -5,21 +5,16 @@
 #include <string.h>
 
 #include "attn_case.h"
-#include "cli.h"
-#include "focal/bench.h"
+#include "bench_shared.h"
 #include "focal/route.h"
-#include "measure.h"
-#include "options.h"
-#include "output.h"
 
 /* The command line. */
 typedef struct route_options {
+    bench_options shared;
     cli_list tokens;
-    int64_t width, router_width, groups, top, routers, rounds, seed, runs, threads;
-    double seconds;
+    int64_t width, router_width, groups, top, routers, rounds;
     int32_t stage; /* 0: all */
-    bool is_json;
-    const char *kernel;
+    bool has_width, has_router_width, has_top, has_rounds;
 } route_options;
 
 /* What the stages of one context write; all float32 but the groups. */
@@ -285,7 +280,7 @@ static int make_case(const route_options *o, int64_t tokens, route_case *c)
     c->rounds = (int32_t)o->rounds;
     if (!cli_fits_memory(4.0 * (double)T * (3.0 * (double)C + 16.0 * (double)(n * K))))
         return CLI_FAILED;
-    const int code = make_arrays(parts, CLI_COUNT(parts), (uint64_t)o->seed);
+    const int code = make_arrays(parts, CLI_COUNT(parts), (uint64_t)o->shared.seed);
     c->router = (focal_router){.C = (int32_t)C,
                                .R = (int32_t)R,
                                .K = (int32_t)K,
@@ -343,19 +338,21 @@ static void free_side(route_side *side)
     focal_keyset_free(r->set);
 }
 
-static bool probe_peak(void *arg, double *gflops)
+/* The kernel that takes the scores; the other stages have one implementation each. */
+static const char *kernel_of(const struct route_stage *stage, const route_side *side)
 {
-    focal_ctx *ctx = arg;
-    const focal_status status = focal_bench_peak(ctx, FOCAL_F32, gflops);
-    if (status != FOCAL_OK) (void)cli_fail_ctx(ctx, status);
-    return status == FOCAL_OK;
+    const focal_route_args args = scores_args(side);
+    if (!stage->flops) return "plain";
+    const char *name = focal_route_kernel_name(side->ctx, &args);
+    return name ? name : "?";
 }
 
 static int run_stage(const route_options *o, const struct route_stage *stage, route_side *mine,
                      route_side *ref, output_table *table)
 {
+    bench_peak peak = {mine->ctx, FOCAL_F32};
     measure_item items[] = {{.run = stage->run, .arg = mine},
-                            {.probe = probe_peak, .arg = mine->ctx}};
+                            {.probe = bench_probe_peak, .arg = &peak}};
     const route_case *c = mine->inputs;
     focal_ctx_trim(mine->ctx);
     focal_ctx_memory_reset(mine->ctx);
@@ -363,31 +360,24 @@ static int run_stage(const route_options *o, const struct route_stage *stage, ro
     if (!stage->run(mine) || !stage->run(ref)) return CLI_FAILED;
     const size_t memory = focal_ctx_memory(mine->ctx).peak_bytes - before;
     const double error = stage->error(mine, ref);
-    const measure_plan plan = {.runs = o->runs, .seconds = o->seconds, .label = stage->name};
+    const measure_plan plan = bench_plan(&o->shared, stage->name);
     const bool is_measured = measure_run(&plan, items, CLI_COUNT(items));
     if (is_measured) {
-        const double ms = measure_median(&items[0].samples);
-        const double peak = measure_median(&items[1].samples);
-        const double gflops = stage->flops ? 1e-6 * stage->flops(c) / ms : (double)NAN;
         output_text(table, "stage", stage->name);
-        output_text(table, "kernel", o->kernel ? o->kernel : "fastest");
+        output_text(table, "kernel", kernel_of(stage, mine));
         output_int(table, "tokens", c->T);
         output_int(table, "routers", c->router.routers);
         output_int(table, "groups", c->router.K);
         output_int(table, "top", c->top);
-        if (o->is_json) {
+        if (o->shared.is_json) {
             output_int(table, "width", c->router.C);
             output_int(table, "router_width", c->router.R);
-            output_int(table, "threads", o->threads);
+            output_int(table, "threads", o->shared.threads);
             output_int(table, "samples", items[0].samples.count);
         }
-        output_number(table, "ms", ms, 3);
-        output_number(table, "p90_ms", measure_quantile(&items[0].samples, 0.9), 3);
-        output_number(table, "min_ms", measure_quantile(&items[0].samples, 0.0), 3);
-        output_number(table, "ns_per_token", 1e6 * ms / c->T, 1);
-        output_number(table, "gflops", gflops, 1);
-        output_number(table, "peak_gflops", peak, 1);
-        output_number(table, "peak_fraction", gflops / peak, 3);
+        bench_print_speed(table, &items[0].samples, &items[1].samples,
+                          stage->flops ? stage->flops(c) : (double)NAN);
+        output_number(table, "ns_per_token", 1e6 * measure_median(&items[0].samples) / c->T, 1);
         output_number(table, "error", error, -1);
         output_int(table, "memory_bytes", (int64_t)memory);
         output_end(table);
@@ -413,38 +403,56 @@ static int run_length(const route_options *o, focal_ctx *ctx, focal_ctx *ref_ctx
     return code;
 }
 
+static const char stage_names[] =
+    "all|scores|scores-backward|sinkhorn|sinkhorn-backward|balance|sets";
+
+/* An option that the chosen stage would not look at is a mistake; -1 to go on. */
+static int check_stage(const route_options *o)
+{
+    const struct {
+        bool is_given;
+        const char *name, *stages; /* of names that begin so */
+    } parts[] = {
+        {o->has_width, "width", "scores"},
+        {o->has_router_width, "router-width", "scores"},
+        {o->shared.kernel, "kernel", "scores"},
+        {o->has_rounds, "rounds", "sinkhorn"},
+        {o->has_top, "top", "sets"},
+    };
+    if (o->stage == 0) return -1;
+    const char *stage = stages[o->stage - 1].name;
+    for (size_t n = 0; n < CLI_COUNT(parts); n++)
+        if (parts[n].is_given && strncmp(stage, parts[n].stages, strlen(parts[n].stages)) != 0)
+            return cli_wrong("bench route: --%s does nothing with --stage %s: it is of --stage %s",
+                             parts[n].name, stage, parts[n].stages);
+    return -1;
+}
+
 static int parse(route_options *o, int argc, char **argv)
 {
-    const cli_option options[] = {
+    const cli_option own[] = {
         {"tokens", 0, CLI_LIST, &o->tokens, "N[,N...]", "tokens of a call; default 8k", 1,
          INT32_MAX, NULL, NULL},
         {"width", 0, CLI_INT, &o->width, "C", "width of a hidden state; default 576", 1, 65536,
-         NULL, NULL},
+         NULL, &o->has_width},
         {"router-width", 0, CLI_INT, &o->router_width, "R", "width of a router; default 16", 1, 256,
-         NULL, NULL},
+         NULL, &o->has_router_width},
         {"routers", 0, CLI_INT, &o->routers, "N", "routers, one a key head; default 3", 1,
          ATTN_MAX_HEADS, NULL, NULL},
         {"groups", 0, CLI_INT, &o->groups, "K", "groups; default 16", 1, FOCAL_MAX_GROUPS, NULL,
          NULL},
         {"top", 0, CLI_INT, &o->top, "k", "groups a query looks into; default 2 (at most K)", 1,
-         FOCAL_MAX_GROUPS, NULL, NULL},
+         FOCAL_MAX_GROUPS, NULL, &o->has_top},
         {"rounds", 0, CLI_INT, &o->rounds, "N", "rounds of Sinkhorn; default 10", 1, 1000, NULL,
-         NULL},
+         &o->has_rounds},
         {"stage", 0, CLI_CHOICE, &o->stage, "NAME",
          "all (default), scores, scores-backward, sinkhorn,\n                              "
          "sinkhorn-backward, balance or sets",
-         0, 0, "all|scores|scores-backward|sinkhorn|sinkhorn-backward|balance|sets", NULL},
-        {"kernel", 0, CLI_TEXT, &o->kernel, "NAME", "a kernel of focal info --kernels", 0, 0, NULL,
-         NULL},
-        {"seed", 0, CLI_INT, &o->seed, "N", "of the inputs; default 1", 0, INT32_MAX, NULL, NULL},
-        {"runs", 0, CLI_INT, &o->runs, "N", "samples; default 15, for long calls at least 3", 1,
-         1000000, NULL, NULL},
-        {"seconds", 0, CLI_NUMBER, &o->seconds, "X", "least time of a measurement; default 1", 0,
-         86400, NULL, NULL},
-        {"threads", 't', CLI_INT, &o->threads, "N",
-         "threads; default: OMP_NUM_THREADS or the cores", 1, 1024, NULL, NULL},
-        {"json", 0, CLI_FLAG, &o->is_json, NULL, "a JSON object a line", 0, 0, NULL, NULL},
+         0, 0, stage_names, NULL},
     };
+    cli_option options[CLI_COUNT(own) + BENCH_OPTIONS];
+    memcpy(options, own, sizeof own);
+    bench_option_rows(&o->shared, options + CLI_COUNT(own));
     const cli_usage usage = {
         .command = "focal bench route",
         .about =
@@ -460,30 +468,40 @@ static int parse(route_options *o, int argc, char **argv)
     if (code >= 0) return code;
     if (o->top == 0) o->top = o->groups < 2 ? o->groups : 2;
     if (o->top > o->groups)
-        return cli_wrong("bench route: --top %lld of --groups %lld", (long long)o->top,
-                         (long long)o->groups);
-    return -1;
+        return cli_wrong("bench route: --top %lld is more than the %lld of --groups",
+                         (long long)o->top, (long long)o->groups);
+    return check_stage(o);
+}
+
+/* A pin that routing does not have would pin nothing. */
+static int check_kernel(focal_ctx *ctx, const char *kernel)
+{
+    const char *name;
+    for (int32_t n = 0; kernel && (name = focal_route_kernel_at(ctx, n, NULL)); n++)
+        if (strcmp(name, kernel) == 0) return CLI_DONE;
+    if (!kernel) return CLI_DONE;
+    return cli_wrong("bench route: routing has no kernel %s; see focal info --kernels", kernel);
 }
 
 int cli_bench_route(int argc, char **argv)
 {
     route_options o = {
+        .shared = bench_defaults(),
         .tokens = {.items = {8192}, .count = 1},
         .width = 576,
         .router_width = 16,
         .groups = 16,
         .routers = 3,
         .rounds = 10,
-        .seed = 1,
-        .seconds = 1.0,
     };
     int code = parse(&o, argc, argv);
     if (code >= 0) return code;
     focal_ctx *ctx = NULL, *ref_ctx = NULL;
-    code = cli_open_ctx(o.threads, o.kernel, &ctx);
-    if (code == CLI_DONE) code = cli_open_ctx(o.threads, "ref", &ref_ctx);
-    if (code == CLI_DONE) o.threads = focal_ctx_threads(ctx);
-    output_table table = {.is_json = o.is_json};
+    code = cli_open_ctx(o.shared.threads, o.shared.kernel, &ctx);
+    if (code == CLI_DONE) code = check_kernel(ctx, o.shared.kernel);
+    if (code == CLI_DONE) code = cli_open_ctx(o.shared.threads, "ref", &ref_ctx);
+    if (code == CLI_DONE) o.shared.threads = focal_ctx_threads(ctx);
+    output_table table = {.is_json = o.shared.is_json};
     for (int32_t n = 0; code == CLI_DONE && n < o.tokens.count; n++)
         code = run_length(&o, ctx, ref_ctx, o.tokens.items[n], &table);
     focal_ctx_close(ref_ctx);

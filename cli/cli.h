@@ -25,8 +25,15 @@ int cli_bench(int argc, char **argv);
 int cli_bench_attn(int argc, char **argv);
 int cli_bench_peak(int argc, char **argv);
 int cli_bench_route(int argc, char **argv);
+int cli_chat(int argc, char **argv);
 int cli_demo(int argc, char **argv);
+int cli_eval(int argc, char **argv);
+int cli_eval_ppl(int argc, char **argv);
+int cli_export(int argc, char **argv);
+int cli_generate(int argc, char **argv);
 int cli_info(int argc, char **argv);
+int cli_pull(int argc, char **argv);
+int cli_tokenize(int argc, char **argv);
 
 /* Runs argv[1] of `program` ("focal", "focal bench"), or helps: --help, nothing, a wrong name. */
 int cli_run_verb(const char *program, const char *about, const cli_verb *verbs, size_t verb_count,

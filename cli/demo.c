@@ -212,8 +212,7 @@ int cli_demo(int argc, char **argv)
          NULL},
         {"tokens", 0, CLI_INT, &tokens, "N", "length of the text; default 16k", 2, 1 << 20, NULL,
          NULL},
-        {"threads", 't', CLI_INT, &threads, "N", "threads; default: OMP_NUM_THREADS or the cores",
-         1, 1024, NULL, NULL},
+        cli_threads_option(&threads),
     };
     const cli_usage usage = {
         .command = "focal demo",
@@ -227,8 +226,12 @@ int cli_demo(int argc, char **argv)
     int code = cli_parse(&usage, argc, argv);
     if (code >= 0) return code;
     demo_run *run = calloc(1, sizeof *run);
-    if (!run) return cli_fail("no memory for the demo");
+    if (!run) return cli_fail("not enough memory for the demo");
     code = cli_open_ctx(threads, NULL, &run->ctx);
+    if (code == CLI_DONE) { /* a path that cannot be written must not cost a minute first */
+        const focal_status status = focal_report_check(run->ctx, path);
+        if (status != FOCAL_OK) code = cli_fail_ctx(run->ctx, status);
+    }
     if (code == CLI_DONE) {
         const char *features = focal_ctx_features(run->ctx);
         const focal_dtype dtype = strstr(features, "avx512bf16") ? FOCAL_BF16 : FOCAL_F32;

@@ -1,8 +1,11 @@
-/* focal info: this build and machine, from the tables that calls choose from. */
+/* focal info: a model; or this build and machine, from the tables that calls choose from. */
 #include <stdio.h>
 
 #include "cli.h"
 #include "focal/attn.h"
+#include "focal/route.h"
+#include "info_model.h"
+#include "model_file.h"
 #include "options.h"
 
 /* Every operation with a table of kernels has a row here. */
@@ -11,6 +14,7 @@ static const struct kernel_table {
     const char *(*at)(focal_ctx *ctx, int32_t index, bool *is_usable);
 } kernel_tables[] = {
     {"attn", focal_attn_kernel_at},
+    {"route", focal_route_kernel_at},
 };
 
 static void print_kernels(focal_ctx *ctx)
@@ -25,40 +29,80 @@ static void print_kernels(focal_ctx *ctx)
     }
 }
 
+static void print_build(focal_ctx *ctx, bool is_json)
+{
+    const char *features = focal_ctx_features(ctx);
+    const char *kernel = focal_ctx_kernel(ctx);
+    if (is_json) {
+        printf("{\"version\": \"%d.%d.%d\", \"features\": \"%s\", \"threads\": %d, ",
+               FOCAL_VERSION_MAJOR, FOCAL_VERSION_MINOR, FOCAL_VERSION_PATCH, features,
+               focal_ctx_threads(ctx));
+        printf(kernel ? "\"kernel\": \"%s\"}\n" : "\"kernel\": null}\n", kernel);
+        return;
+    }
+    printf("focal %d.%d.%d\n", FOCAL_VERSION_MAJOR, FOCAL_VERSION_MINOR, FOCAL_VERSION_PATCH);
+    printf("instruction sets: %s\n", *features ? features : "none that focal has kernels for");
+    printf("threads: %d\n", focal_ctx_threads(ctx));
+    printf("pinned kernel: %s\n", kernel ? kernel : "none");
+}
+
+/* One model behind the other, as far as they open. */
+static int print_models(focal_ctx *ctx, const cli_texts *names, bool is_json)
+{
+    int code = CLI_DONE;
+    for (int32_t n = 0; n < names->count && code == CLI_DONE; n++) {
+        const model_choice choice = {.name = names->items[n]};
+        focal_model *model = NULL;
+        code = cli_open_model(ctx, &choice, &model);
+        if (code != CLI_DONE) break;
+        if (n > 0 && !is_json) putchar('\n');
+        info_print_model(model, is_json);
+        focal_model_close(model);
+    }
+    return code;
+}
+
 int cli_info(int argc, char **argv)
 {
-    bool has_kernels = false;
+    bool has_kernels = false, is_json = false;
     int64_t threads = 0;
+    cli_texts models = {.count = 0};
     const cli_option options[] = {
         {"kernels", 0, CLI_FLAG, &has_kernels, NULL, "the kernels of each operation, fastest first",
          0, 0, NULL, NULL},
-        {"threads", 't', CLI_INT, &threads, "N", "threads; default: OMP_NUM_THREADS or the cores",
-         1, 1024, NULL, NULL},
+        cli_threads_option(&threads),
+        {"json", 0, CLI_FLAG, &is_json, NULL, "one JSON object a model", 0, 0, NULL, NULL},
     };
+    const cli_rule rules[] = {{"threads", .excludes = "kernels"}, {"json", .excludes = "kernels"}};
     const cli_usage usage = {
         .command = "focal info",
         .about =
-            "Shows the version, the instruction sets and threads that focal uses here, and the\n"
-            "kernels that its operations choose from.",
-        .examples = "  focal info\n  focal info --kernels\n",
+            "Shows what a model is: family, shapes, size, tokenizer. Without one: the version,\n"
+            "the instruction sets and threads that focal uses here, and the kernels that its\n"
+            "operations choose from.",
+        .examples =
+            "  focal info smollm2\n  focal info model.gguf --json\n  focal info --kernels\n",
+        .arguments = "[MODEL...]",
+        .taken = &models,
+        .most = CLI_MAX_LIST,
         .options = options,
         .option_count = CLI_COUNT(options),
+        .rules = rules,
+        .rule_count = CLI_COUNT(rules),
     };
     int code = cli_parse(&usage, argc, argv);
     if (code >= 0) return code;
+    if (has_kernels && models.count > 0)
+        return cli_wrong("info: --kernels does not go together with a model");
     focal_ctx *ctx = NULL;
     code = cli_open_ctx(threads, NULL, &ctx);
     if (code != CLI_DONE) return code;
-    if (has_kernels) {
+    if (models.count > 0)
+        code = print_models(ctx, &models, is_json);
+    else if (has_kernels)
         print_kernels(ctx);
-    } else {
-        const char *features = focal_ctx_features(ctx);
-        const char *kernel = focal_ctx_kernel(ctx);
-        printf("focal %d.%d.%d\n", FOCAL_VERSION_MAJOR, FOCAL_VERSION_MINOR, FOCAL_VERSION_PATCH);
-        printf("instruction sets: %s\n", *features ? features : "none that focal has kernels for");
-        printf("threads: %d\n", focal_ctx_threads(ctx));
-        printf("pinned kernel: %s\n", kernel ? kernel : "none");
-    }
+    else
+        print_build(ctx, is_json);
     focal_ctx_close(ctx);
-    return CLI_DONE;
+    return code;
 }

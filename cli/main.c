@@ -8,9 +8,14 @@
 
 static const cli_verb verbs[] = {
     {"bench", "measure attention, routing and the machine", cli_bench},
+    {"chat", "a conversation with a model", cli_chat},
     {"demo", "attention over 16,384 tokens, dense against groups, as a table and a picture",
      cli_demo},
-    {"info", "this build and machine: kernels, instruction sets, threads", cli_info},
+    {"eval", "how well a model does", cli_eval},
+    {"generate", "continue a prompt", cli_generate},
+    {"info", "what a model is; or this build and machine", cli_info},
+    {"pull", "fetch a model", cli_pull},
+    {"tokenize", "text to token ids, and back", cli_tokenize},
 };
 
 /* Nothing here leaves a half-written file under its final name, so leaving at once is safe, and a
@@ -31,6 +36,7 @@ int main(int argc, char **argv)
         code = cli_run_verb("focal", "focal: attention that looks where it matters.", verbs,
                             CLI_COUNT(verbs), argc, argv);
     /* A full disk or a closed pipe must not look like success. */
-    if (fflush(stdout) != 0 || ferror(stdout)) code = cli_fail("writing the results failed");
+    if (fflush(stdout) != 0 || ferror(stdout))
+        code = cli_fail("the results could not be written to standard output");
     return code;
 }

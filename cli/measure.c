@@ -22,7 +22,7 @@ bool measure_add(measure_samples *samples, double value)
         const int64_t room = samples->room ? 2 * samples->room : 64;
         double *values = realloc(samples->values, (size_t)room * sizeof *values);
         if (!values) {
-            (void)cli_fail("no memory for %lld samples", (long long)room);
+            (void)cli_fail("not enough memory for %lld samples", (long long)room);
             return false;
         }
         samples->values = values;

@@ -24,8 +24,9 @@ static void print_option(const char *letter, const char *name, const char *value
 
 static void print_help(const cli_usage *usage)
 {
-    printf("%sUsage:%s %s [options]\n\n%s\n\n%sOptions:%s\n", cli_bold(), cli_plain(),
-           usage->command, usage->about, cli_bold(), cli_plain());
+    printf("%sUsage:%s %s [options]%s%s\n\n%s\n\n%sOptions:%s\n", cli_bold(), cli_plain(),
+           usage->command, usage->arguments ? " " : "", usage->arguments ? usage->arguments : "",
+           usage->about, cli_bold(), cli_plain());
     for (size_t n = 0; n < usage->option_count; n++) {
         const cli_option *option = &usage->options[n];
         char letter[8] = "    ";
@@ -50,10 +51,20 @@ static const char *read_int(const char *text, int64_t *value)
     return __builtin_mul_overflow((int64_t)number, factor, value) ? NULL : end;
 }
 
+/* The command's name in messages, which all begin with "focal: ". */
+static const char *name_of(const cli_usage *usage)
+{
+    return usage->command + strlen("focal ");
+}
+
 static int wrong_range(const cli_usage *usage, const cli_option *option, const char *text)
 {
-    return cli_wrong("%s: --%s must be %.15g to %.15g, not '%s'", usage->command + strlen("focal "),
-                     option->name, option->min, option->max, text);
+    const char *what = option->kind == CLI_INT ? "a whole number"
+                       : option->kind == CLI_LIST
+                           ? "one whole number or several with commas between"
+                           : "a number";
+    return cli_wrong("%s: --%s must be %s, %.15g to %.15g, not '%s'", name_of(usage), option->name,
+                     what, option->min, option->max, text);
 }
 
 static int set_list(const cli_usage *usage, const cli_option *option, const char *text)
@@ -68,8 +79,8 @@ static int set_list(const cli_usage *usage, const cli_option *option, const char
             (double)value > option->max)
             return wrong_range(usage, option, text);
         if (list->count == CLI_MAX_LIST)
-            return cli_wrong("%s: --%s takes at most %d numbers", usage->command + strlen("focal "),
-                             option->name, CLI_MAX_LIST);
+            return cli_wrong("%s: --%s takes at most %d numbers", name_of(usage), option->name,
+                             CLI_MAX_LIST);
         list->items[list->count++] = value;
         if (*end == '\0') return -1;
         at = end + 1;
@@ -89,8 +100,8 @@ static int set_choice(const cli_usage *usage, const cli_option *option, const ch
         }
         at = bar ? bar + 1 : NULL;
     }
-    return cli_wrong("%s: --%s must be one of %s, not '%s'", usage->command + strlen("focal "),
-                     option->name, option->choices, text);
+    return cli_wrong("%s: --%s must be one of %s, not '%s'", name_of(usage), option->name,
+                     option->choices, text);
 }
 
 static int set_value(const cli_usage *usage, const cli_option *option, const char *text)
@@ -104,10 +115,18 @@ static int set_value(const cli_usage *usage, const cli_option *option, const cha
     case CLI_CHOICE:
         return set_choice(usage, option, text);
     case CLI_TEXT:
-        if (!*text)
-            return cli_wrong("%s: --%s is empty", usage->command + strlen("focal "), option->name);
+        if (!*text) return cli_wrong("%s: --%s must not be empty", name_of(usage), option->name);
         *(const char **)option->target = text;
         return -1;
+    case CLI_TEXTS: {
+        cli_texts *texts = option->target;
+        if (!*text) return cli_wrong("%s: --%s must not be empty", name_of(usage), option->name);
+        if (texts->count == CLI_MAX_LIST)
+            return cli_wrong("%s: --%s at most %d times", name_of(usage), option->name,
+                             CLI_MAX_LIST);
+        texts->items[texts->count++] = text;
+        return -1;
+    }
     case CLI_INT: {
         int64_t value;
         const char *end = read_int(text, &value);
@@ -142,10 +161,9 @@ static int wrong_name(const cli_usage *usage, const char *word)
     (void)snprintf(name, sizeof name, "%.*s", (int)(length < 60 ? length : 60), word);
     const char *near = cli_nearest(name + strspn(name, "-"), names, count);
     if (near)
-        return cli_wrong("%s: unknown option '%s'; did you mean --%s?",
-                         usage->command + strlen("focal "), name, near);
-    return cli_wrong("%s: unknown option '%s'; see %s --help", usage->command + strlen("focal "),
-                     name, usage->command);
+        return cli_wrong("%s: unknown option '%s'; did you mean --%s?", name_of(usage), name, near);
+    return cli_wrong("%s: unknown option '%s'; see %s --help", name_of(usage), name,
+                     usage->command);
 }
 
 /* The option that a word names, and its value when it is in the same word. */
@@ -167,32 +185,106 @@ static const cli_option *find_option(const cli_usage *usage, const char *word, c
     return NULL;
 }
 
+/* Whether one of the options in a list such as "window|groups" was given. */
+static bool any_given(const cli_usage *usage, uint64_t given, const char *list)
+{
+    for (size_t n = 0; n < usage->option_count; n++) {
+        const char *name = usage->options[n].name;
+        const size_t length = strlen(name);
+        for (const char *at = list; at; at = strchr(at, '|') ? strchr(at, '|') + 1 : NULL)
+            if (strncmp(at, name, length) == 0 && (at[length] == '|' || at[length] == '\0') &&
+                (given >> n & 1U))
+                return true;
+    }
+    return false;
+}
+
+/* "window|groups" as "--window or --groups". */
+static const char *spell_out(const char *list, char *text, size_t size)
+{
+    size_t used = 0;
+    for (const char *at = list; at; at = strchr(at, '|') ? strchr(at, '|') + 1 : NULL)
+        used += (size_t)snprintf(text + used, size - used, "%s--%.*s", used ? " or " : "",
+                                 (int)strcspn(at, "|"), at);
+    return text;
+}
+
+static int check_rules(const cli_usage *usage, uint64_t given)
+{
+    char others[128];
+    for (size_t n = 0; n < usage->rule_count; n++) {
+        const cli_rule *rule = &usage->rules[n];
+        if (!any_given(usage, given, rule->option)) continue;
+        if (rule->needs && !any_given(usage, given, rule->needs))
+            return cli_wrong("%s: --%s does nothing without %s", name_of(usage), rule->option,
+                             spell_out(rule->needs, others, sizeof others));
+        if (rule->excludes && any_given(usage, given, rule->excludes))
+            return cli_wrong("%s: --%s does not go together with %s", name_of(usage), rule->option,
+                             spell_out(rule->excludes, others, sizeof others));
+    }
+    return -1;
+}
+
+cli_option cli_threads_option(int64_t *threads)
+{
+    return (cli_option){.name = "threads",
+                        .letter = 't',
+                        .kind = CLI_INT,
+                        .target = threads,
+                        .value = "N",
+                        .help = "threads; default: OMP_NUM_THREADS or the cores",
+                        .min = 1,
+                        .max = 1024};
+}
+
+/* An argument that is no option. */
+static int take_argument(const cli_usage *usage, const char *word)
+{
+    if (!usage->taken || usage->taken->count == usage->most)
+        return cli_wrong("%s: unexpected argument '%s'; see %s --help", name_of(usage), word,
+                         usage->command);
+    usage->taken->items[usage->taken->count++] = word;
+    return -1;
+}
+
 int cli_parse(const cli_usage *usage, int argc, char **argv)
 {
+    uint64_t given = 0; /* bit n: options[n] was */
+    bool has_ended = false;
     for (int n = 1; n < argc; n++) {
         const char *word = argv[n];
         const char *value;
+        int code;
+        if (!has_ended && strcmp(word, "--") == 0) {
+            has_ended = true;
+            continue;
+        }
+        if (has_ended || word[0] != '-' || word[1] == '\0') {
+            code = take_argument(usage, word);
+            if (code >= 0) return code;
+            continue;
+        }
         if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
             print_help(usage);
             return CLI_DONE;
         }
-        if (word[0] != '-' || word[1] == '\0')
-            return cli_wrong("%s: unexpected argument '%s'; see %s --help",
-                             usage->command + strlen("focal "), word, usage->command);
         const cli_option *option = find_option(usage, word, &value);
         if (!option) return wrong_name(usage, word);
         if (option->kind == CLI_FLAG && value)
-            return cli_wrong("%s: --%s takes no value", usage->command + strlen("focal "),
-                             option->name);
+            return cli_wrong("%s: --%s takes no value", name_of(usage), option->name);
         if (option->kind != CLI_FLAG && !value) {
             if (n + 1 == argc)
-                return cli_wrong("%s: --%s needs a value", usage->command + strlen("focal "),
-                                 option->name);
+                return cli_wrong("%s: --%s needs a value: --%s %s", name_of(usage), option->name,
+                                 option->name, option->value);
             value = argv[++n];
         }
-        const int code = set_value(usage, option, value);
+        code = set_value(usage, option, value);
         if (code >= 0) return code;
         if (option->is_given) *option->is_given = true;
+        given |= (uint64_t)1 << (option - usage->options);
     }
-    return -1;
+    if (usage->taken && usage->taken->count < usage->least)
+        return cli_wrong("%s: %s %s; see %s --help", name_of(usage), usage->arguments,
+                         usage->least == 1 ? "is missing" : "are needed", usage->command);
+    return check_rules(usage, given);
 }

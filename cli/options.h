@@ -13,12 +13,18 @@ typedef struct cli_list {
     int32_t count;
 } cli_list;
 
+typedef struct cli_texts {
+    const char *items[CLI_MAX_LIST];
+    int32_t count;
+} cli_texts;
+
 typedef enum cli_kind {
     CLI_FLAG,   /* bool; takes no value */
     CLI_INT,    /* int64_t; 8k is 8,192 and 1m 1,048,576 */
     CLI_LIST,   /* cli_list: such numbers, with commas between */
     CLI_NUMBER, /* double */
     CLI_TEXT,   /* const char *, not empty */
+    CLI_TEXTS,  /* cli_texts: each use of the option adds one */
     CLI_CHOICE  /* int32_t: the index of the word in `choices` */
 } cli_kind;
 
@@ -34,16 +40,31 @@ typedef struct cli_option {
     bool *is_given;      /* may be NULL */
 } cli_option;
 
+/* An option that would do nothing without one of others ("window|groups"), or beside one. */
+typedef struct cli_rule {
+    const char *option;
+    const char *needs;    /* or NULL */
+    const char *excludes; /* or NULL */
+} cli_rule;
+
 typedef struct cli_usage {
-    const char *command;  /* "focal bench attn" */
-    const char *about;    /* a paragraph */
-    const char *examples; /* lines */
+    const char *command;   /* "focal bench attn" */
+    const char *about;     /* a paragraph */
+    const char *examples;  /* lines */
+    const char *arguments; /* "[TEXT]": what the help calls those that are no options; or NULL */
+    cli_texts *taken;      /* those arguments, least to most of them; NULL: there may be none */
+    int32_t least, most;
     const cli_option *options;
-    size_t option_count;
+    size_t option_count;   /* at most 64 */
+    const cli_rule *rules; /* rule_count of them; NULL: none */
+    size_t rule_count;
 } cli_usage;
 
 /* Reads argv[1..]. Returns -1 to go on, else the exit code: --help was asked for, or something is
- * wrong and has been said. Arguments that are not options are wrong. */
+ * wrong and has been said. Behind "--" nothing is an option. */
 int cli_parse(const cli_usage *usage, int argc, char **argv);
+
+/* The option that all commands have; 0 stays 0 when it is not given. */
+cli_option cli_threads_option(int64_t *threads);
 
 #endif /* CLI_OPTIONS_H */

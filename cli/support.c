@@ -45,7 +45,13 @@ int cli_open_ctx(int64_t threads, const char *kernel, focal_ctx **ctx)
     const char *error;
     const focal_status status = focal_ctx_open(&options, ctx, &error);
     if (status == FOCAL_OK) return CLI_DONE;
-    return status == FOCAL_EINVAL ? cli_wrong("%s", error) : cli_fail("%s", error);
+    if (strncmp(error, "ctx: ", 5) == 0) error += 5; /* which means nothing to users */
+    if (status != FOCAL_EINVAL) return cli_fail("%s", error);
+    static const char *const variables[] = {"OMP_NUM_THREADS", "FOCAL_KERNEL"};
+    for (size_t n = 0; n < CLI_COUNT(variables); n++)
+        if (strncmp(error, variables[n], strlen(variables[n])) == 0)
+            return cli_wrong("%s, not '%s'", error, getenv(variables[n]));
+    return kernel ? cli_wrong("%s, not '%s'", error, kernel) : cli_wrong("%s", error);
 }
 
 /* Edits (one letter in, out or changed) that turn a into b; words longer than 31 are far. */
@@ -115,8 +121,8 @@ bool cli_fits_memory(double bytes)
     if (pages <= 0 || page_bytes <= 0) return true;
     const double have = (double)pages * (double)page_bytes;
     if (bytes <= have) return true;
-    (void)cli_fail("the tensors need %.1f GiB, this machine has %.1f GiB", bytes / 0x1p30,
-                   have / 0x1p30);
+    (void)cli_fail("this run needs %.1f GiB of memory, the machine has %.1f GiB: take fewer tokens",
+                   bytes / 0x1p30, have / 0x1p30);
     return false;
 }
 
@@ -126,7 +132,7 @@ void *cli_alloc(const char *what, size_t count, size_t size)
     void *block = NULL;
     if (!__builtin_mul_overflow(count, size, &bytes) && bytes < SIZE_MAX / 2)
         block = aligned_alloc(64, (bytes + 64) & ~(size_t)63);
-    if (!block) (void)cli_fail("no memory for %s: %zu x %zu bytes", what, count, size);
+    if (!block) (void)cli_fail("not enough memory for %s: %zu x %zu bytes", what, count, size);
     return block;
 }
 

@@ -5,8 +5,14 @@
 #include "focal/attn.h"
 #include "focal/base.h"
 #include "focal/bench.h"
+#include "focal/chat.h"
+#include "focal/eval.h"
+#include "focal/generate.h"
 #include "focal/keys.h"
+#include "focal/model.h"
+#include "focal/quant.h"
 #include "focal/report.h"
 #include "focal/route.h"
+#include "focal/tokenizer.h"
 
 #endif /* FOCAL_FOCAL_H */

@@ -5,17 +5,22 @@
 # In stdout and stderr, <num> stands for any number and <any> for any text within a line; a file
 # that is missing allows anything. --update rewrites the files with what came, numbers and all:
 # read the difference before it goes into git.
+#
+# A case runs in an empty folder. ../tiny.gguf is a model that knows one sentence, $MODELS has others;
+# the user's cache is empty.
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 build=$(cd "${1:?usage: run.sh BUILD [--update] [CASE...]}" && pwd) || exit 2
 shift
 update=no
 if [ "${1:-}" = --update ]; then update=yes && shift; fi
-export FOCAL=$build/focal NO_COLOR=1 LC_ALL=C
+export FOCAL=$build/focal NO_COLOR=1 LC_ALL=C MODELS=$here/../golden/models
 [ -x "$FOCAL" ] || { echo "cli: $FOCAL is not there: build it first" >&2; exit 2; }
 unset OMP_NUM_THREADS FOCAL_KERNEL
 work=$(mktemp -d) || exit 2
 trap 'rm -rf "$work"' EXIT
+export XDG_CACHE_HOME=$work/cache
+ln -s "$MODELS/tiny.gguf" "$work/"
 
 # A pattern file as an extended regular expression a line: everything literal but <num> and <any>.
 to_regex() {

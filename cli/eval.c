@@ -1,0 +1,170 @@
+/* focal eval: how well a model does. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "cli.h"
+#include "focal/eval.h"
+#include "model_file.h"
+#include "options.h"
+
+static const cli_verb evals[] = {
+    {"ppl", "perplexity of a text", cli_eval_ppl},
+};
+
+int cli_eval(int argc, char **argv)
+{
+    return cli_run_verb("focal eval", "focal eval: how well a model does.", evals, CLI_COUNT(evals),
+                        argc, argv);
+}
+
+typedef struct ppl_options {
+    model_choice model;
+    const char *file;
+    int64_t context, stride, chunks, batch, threads;
+    int32_t method; /* 0: stride, 1: llama */
+    bool is_json, has_tokens;
+} ppl_options;
+
+typedef struct ppl_report {
+    const ppl_options *options;
+    double *running; /* perplexity behind each chunk */
+    int64_t running_count, capacity;
+} ppl_report;
+
+static bool on_chunk(void *user, int64_t chunk, int64_t chunk_count, double perplexity)
+{
+    ppl_report *report = user;
+    cli_progress("chunk %lld of %lld: perplexity %.4f", (long long)chunk + 1,
+                 (long long)chunk_count, perplexity);
+    if (report->running_count == report->capacity) {
+        const int64_t capacity = report->capacity ? 2 * report->capacity : 64;
+        double *more = realloc(report->running, (size_t)capacity * sizeof *more);
+        if (!more) return false;
+        report->running = more;
+        report->capacity = capacity;
+    }
+    report->running[report->running_count++] = perplexity;
+    return true;
+}
+
+static void on_token(void *user, int64_t index, int32_t id, double nll)
+{
+    const ppl_report *report = user;
+    if (report->options->is_json)
+        printf("{\"index\": %lld, \"id\": %d, \"nll\": %.9g}\n", (long long)index, id, nll);
+    else
+        printf("%10lld %8d %10.5f\n", (long long)index, id, nll);
+}
+
+static void print_result(const ppl_report *report, const focal_ppl_result *result)
+{
+    const double bits_per_byte =
+        result->bytes > 0 ? result->bits / (double)result->bytes : (double)NAN;
+    if (!report->options->is_json) {
+        printf("tokens %lld  loss %.6f  perplexity %.4f  bits a byte %.4f  (%lld windows)\n",
+               (long long)result->tokens, result->loss, result->perplexity, bits_per_byte,
+               (long long)result->chunks);
+        return;
+    }
+    printf("{\"tokens\": %lld, \"loss\": %.9g, \"ppl\": %.9g, \"bits_per_byte\": ",
+           (long long)result->tokens, result->loss, result->perplexity);
+    if (isfinite(bits_per_byte))
+        printf("%.9g", bits_per_byte);
+    else
+        printf("null");
+    printf(", \"running\": [");
+    for (int64_t n = 0; n < report->running_count; n++)
+        printf("%s%.9g", n ? ", " : "", report->running[n]);
+    printf("]}\n");
+}
+
+static int run_ppl(focal_ctx *ctx, focal_model *model, const ppl_options *o)
+{
+    size_t bytes = 0;
+    char *text = cli_read_text(o->file, &bytes);
+    if (!text) return CLI_FAILED;
+    const focal_tokenizer *tokenizer = focal_model_tokenizer(model);
+    focal_ids ids = {0};
+    ppl_report report = {.options = o};
+    focal_ppl_result result;
+    int code = CLI_DONE;
+    if (!tokenizer) {
+        code = cli_fail("%s: there is no tokenizer beside the weights", o->model.name);
+    } else {
+        focal_status status =
+            focal_tokenizer_encode(ctx, tokenizer, text, bytes, FOCAL_ENCODE_ADD_SPECIAL, &ids);
+        const focal_ppl_args args = {
+            .method = o->method == 1 ? FOCAL_PPL_LLAMA : FOCAL_PPL_STRIDE,
+            .ids = ids.ids,
+            .count = ids.count,
+            .context = (int32_t)o->context,
+            .stride = (int32_t)o->stride,
+            .chunks = o->chunks,
+            .batch = (int32_t)o->batch,
+            .on_token = o->has_tokens ? on_token : NULL,
+            .on_chunk = on_chunk,
+            .user = &report,
+        };
+        if (status == FOCAL_OK) status = focal_ppl(model, &args, &result);
+        cli_progress("%s", "");
+        if (status == FOCAL_OK)
+            print_result(&report, &result);
+        else
+            code = cli_fail_ctx(ctx, status);
+    }
+    free(report.running);
+    focal_ids_free(ctx, &ids);
+    free(text);
+    return code;
+}
+
+int cli_eval_ppl(int argc, char **argv)
+{
+    ppl_options o = {0};
+    const cli_option options[] = {
+        cli_model_option(&o.model),
+        {"file", 'f', CLI_TEXT, &o.file, "FILE", "the text; - for standard input", 0, 0, NULL,
+         NULL},
+        {"ctx-size", 'c', CLI_INT, &o.context, "N", "tokens of a window; default: the model's", 2,
+         1 << 27, NULL, NULL},
+        {"method", 0, CLI_CHOICE, &o.method, "stride|llama",
+         "windows that overlap (default), or llama-perplexity's chunks", 0, 0, "stride|llama",
+         NULL},
+        {"stride", 0, CLI_INT, &o.stride, "N", "tokens from window to window; default: half of one",
+         1, 1 << 27, NULL, NULL},
+        {"chunks", 0, CLI_INT, &o.chunks, "N", "at most so many windows", 1, 1e15, NULL, NULL},
+        {"batch-size", 'b', CLI_INT, &o.batch, "N", "tokens a pass; default: 512", 1, 1 << 20, NULL,
+         NULL},
+        {"tokens", 0, CLI_FLAG, &o.has_tokens, NULL, "a line for every token that is scored", 0, 0,
+         NULL, NULL},
+        cli_precision_option(&o.model),
+        cli_threads_option(&o.threads),
+        {"json", 0, CLI_FLAG, &o.is_json, NULL, "one JSON object a line", 0, 0, NULL, NULL},
+    };
+    const cli_usage usage = {
+        .command = "focal eval ppl",
+        .about =
+            "Perplexity: how well the model predicts each token of a text from those before it,\n"
+            "as loss in nats a token, its exponential, and bits a byte of the text.",
+        .examples =
+            "  focal eval ppl -m smollm2 -f book.txt -c 2048\n"
+            "  focal eval ppl -m smollm2 -f wiki.txt -c 2048 --method llama --chunks 8 --json\n",
+        .options = options,
+        .option_count = CLI_COUNT(options),
+    };
+    int code = cli_parse(&usage, argc, argv);
+    if (code >= 0) return code;
+    if (!o.file) return cli_wrong("eval ppl: no text: say which with -f FILE");
+    if (o.method == 1 && o.stride > 0)
+        return cli_wrong("eval ppl: --stride does not go together with --method llama");
+    focal_ctx *ctx = NULL;
+    focal_model *model = NULL;
+    code = cli_open_ctx(o.threads, NULL, &ctx);
+    if (code != CLI_DONE) return code;
+    code = cli_open_model(ctx, &o.model, &model);
+    if (code == CLI_DONE) code = run_ppl(ctx, model, &o);
+    focal_model_close(model);
+    focal_ctx_close(ctx);
+    return code;
+}

@@ -1,0 +1,27 @@
+/* The options that choose tokens, shared by generate and chat. */
+#ifndef CLI_SAMPLING_H
+#define CLI_SAMPLING_H
+
+#include "focal/generate.h"
+#include "options.h"
+
+enum { SAMPLING_OPTIONS = 10, SAMPLING_BIASES = 64 };
+
+typedef struct sampling_choice {
+    double temperature, top_p, min_p, repeat_penalty, presence_penalty, frequency_penalty;
+    int64_t top_k, repeat_last, seed;
+    bool has_seed;
+    cli_texts bias_texts; /* "ID+2.5", "ID-1", "ID-inf" */
+    focal_logit_bias biases[SAMPLING_BIASES];
+} sampling_choice;
+
+/* llama.cpp's defaults. */
+sampling_choice sampling_defaults(void);
+
+/* Fills SAMPLING_OPTIONS rows of a table. */
+void sampling_options(sampling_choice *choice, cli_option *options);
+
+/* Returns an exit code, or -1 with *sampling set; the choice must outlive it. */
+int sampling_make(const char *command, sampling_choice *choice, focal_sampling *sampling);
+
+#endif /* CLI_SAMPLING_H */
