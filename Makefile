@@ -17,9 +17,9 @@ all: ## build the program build/focal and the libraries
 	@$(call packages,build)
 	$(call build,$(PRESET)) --target focal-product
 
-demo: all ## the main job: attention over 16,384 tokens, dense against groups
-	@mkdir -p demo
-	$(call build_dir,$(PRESET))/focal demo -o demo/keys.html
+demo: all ## the main job: a real model reads a long document and answers
+	@$(call packages,demo)
+	@tools/demo.sh $(call build_dir,$(PRESET))/focal
 
 test: ## all tests in the release build, unit tests under ASan and UBSan
 	@$(call packages,build test)

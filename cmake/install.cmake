@@ -19,6 +19,7 @@ write_basic_package_version_file(focalConfigVersion.cmake COMPATIBILITY SameMino
 install(FILES ${PROJECT_BINARY_DIR}/focalConfig.cmake ${PROJECT_BINARY_DIR}/focalConfigVersion.cmake
         DESTINATION ${package_dir})
 
+list(JOIN optional_libraries " " optional_link)
 configure_file(cmake/focal.pc.in focal.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/focal.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 

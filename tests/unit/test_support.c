@@ -40,6 +40,50 @@ static void error_bound_looks_at_each_magnitude(void **state)
     assert_null(error_beyond(&bound, plain));
 }
 
+/* The type of the output rounds the result, not everything that it is made of. */
+static void error_bound_of_bf16_is_of_the_result(void **state)
+{
+    (void)state;
+    const double exact[] = {0.0625, 1.0}, magnitude[] = {4.0, 4.0};
+    const float plain[] = {0.0625F, 1.0F};
+    float got[] = {0.0625F + 0x1p-13F, 1.0F};
+    error_bound bound = {.name = "self",
+                         .plain = plain,
+                         .exact = exact,
+                         .magnitude = magnitude,
+                         .count = 2,
+                         .dtype = FOCAL_BF16,
+                         .factor = 2.0};
+    assert_null(error_beyond(&bound, got));
+    got[0] = 0.0625F + 0x1p-11F; /* an eighth of a rounding of the magnitude */
+    assert_non_null(error_beyond(&bound, got));
+}
+
+/* A row that lost more than plain loops did there is found among rows that lose more. */
+static void error_bound_looks_at_rows(void **state)
+{
+    (void)state;
+    enum { ROW = 32, COUNT = 2 * ROW };
+    double exact[COUNT];
+    float plain[COUNT], got[COUNT];
+    for (int n = 0; n < COUNT; n++) {
+        exact[n] = n < ROW ? 1.0 : 0.0625;
+        plain[n] = (float)exact[n] + (n < ROW ? 0x1p-9F : 0x1p-16F);
+        got[n] = (float)exact[n] + (n < ROW ? 0x1p-9F : 0x1p-10F);
+    }
+    error_bound bound = {.name = "self",
+                         .plain = plain,
+                         .exact = exact,
+                         .count = COUNT,
+                         .dtype = FOCAL_BF16,
+                         .factor = 2.0};
+    assert_null(error_beyond(&bound, got));
+    bound.row = ROW;
+    assert_non_null(error_beyond(&bound, got));
+    assert_non_null(strstr(error_beyond(&bound, got), "row 1"));
+    assert_null(error_beyond(&bound, plain));
+}
+
 static void error_bound_sees_the_mean(void **state)
 {
     (void)state;
@@ -238,6 +282,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(error_bound_can_fail),
         cmocka_unit_test(error_bound_looks_at_each_magnitude),
+        cmocka_unit_test(error_bound_of_bf16_is_of_the_result),
+        cmocka_unit_test(error_bound_looks_at_rows),
         cmocka_unit_test(error_bound_sees_the_mean),
         cmocka_unit_test(odd_values_must_match),
         cmocka_unit_test(doubles_can_fail),

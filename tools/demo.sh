@@ -1,0 +1,33 @@
+#!/bin/bash
+# The demo: a real model reads a long document, this project's own, and answers a question about it.
+# Usage: demo.sh FOCAL. Makes demo/document.txt. Where the model cannot be fetched, a tiny model from
+# the tests shows the same steps; its weights are random, and so is what it says.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+focal=$1
+question='What is focal, and who is it for?'
+tokens=7000
+
+mkdir -p demo
+cat docs/MATH.md ARCHITECTURE.md docs/adr/*.md CONTRIBUTING.md >demo/all.txt
+if model=$("$focal" pull smollm2); then
+    name=smollm2
+else
+    echo "focal: the model cannot be had, so a tiny one with random weights stands in" >&2
+    model=tests/golden/models/tiny.gguf name=$model tokens=200
+fi
+
+# As much of the documents as fits the model's context, then the README's first paragraphs.
+sed -n '1,/^## /p' README.md | sed '$d' >demo/about.txt
+about=$("$focal" tokenize -m "$name" -f demo/about.txt --count)
+keep=$((tokens > about ? tokens - about : tokens))
+"$focal" tokenize -m "$name" -f demo/all.txt --json |
+    python3 -c 'import json, sys; print(*json.load(sys.stdin)["ids"][:int(sys.argv[1])])' "$keep" >demo/ids.txt
+"$focal" tokenize -m "$name" --decode -f demo/ids.txt >demo/document.txt
+[ "$name" != smollm2 ] || { echo && echo && cat demo/about.txt; } >>demo/document.txt
+rm -f demo/all.txt demo/ids.txt demo/about.txt
+echo "document: $("$focal" tokenize -m "$name" -f demo/document.txt --count) tokens, demo/document.txt"
+echo "question: $question"
+echo -n "answer: focal is"
+"$focal" generate -m "$name" -f demo/document.txt -n 80 --temp 0 --stop $'\n\n' \
+    -p "Question: $question"$'\n'"Answer: focal is"
