@@ -224,6 +224,16 @@ static size_t slice_end(const char *text, size_t bytes)
     return at;
 }
 
+static focal_status normalize_slices(focal_ctx *ctx, utf8proc_option_t options, const char *text,
+                                     size_t bytes, focal_buffer *out)
+{
+    for (size_t at = 0, slice; at < bytes; at += slice) {
+        slice = slice_end(text + at, bytes - at);
+        FOCAL_TRY(normalize_run(ctx, options, text + at, slice, out));
+    }
+    return FOCAL_OK;
+}
+
 /* Bytes from `at` on that no normal form changes: ASCII up to the last character before something
  * else, for a mark behind would join that one. */
 static size_t plain_run(const char *text, size_t bytes, size_t at)
@@ -245,13 +255,12 @@ focal_status foci_normalize(focal_ctx *ctx, foci_normal_form form, const char *t
         if (at == bytes) break;
         size_t end = at + 1; /* the ASCII base, or the first byte of the others */
         while (end < bytes && (unsigned char)text[end] >= 0x80) end++;
-        const size_t valid = at + foci_utf8_valid(text + at, end - at);
-        while (at < valid) {
-            const size_t slice = slice_end(text + at, valid - at);
-            FOCAL_TRY(normalize_run(ctx, options, text + at, slice, out));
-            at += slice;
+        while (at < end) {
+            const size_t valid = at + foci_utf8_valid(text + at, end - at);
+            FOCAL_TRY(normalize_slices(ctx, options, text + at, valid - at, out));
+            at = valid;
+            if (at < end) FOCAL_TRY(foci_buffer_put(ctx, out, text + at++, 1));
         }
-        if (at < end) FOCAL_TRY(foci_buffer_put(ctx, out, text + at++, 1));
     }
     return FOCAL_OK;
 }

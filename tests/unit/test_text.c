@@ -92,23 +92,23 @@ static void long_runs_are_normalised_alike(void **state)
     focal_ctx *ctx = *state;
     if (!foci_unicode_is_here()) skip();
     focal_buffer text = {0}, out = {0};
-    enum { MARKS = 5000 };
+    const size_t marks = 5000, words = 20000;
     assert_status(ctx, foci_buffer_put(ctx, &text, "q", 1), FOCAL_OK);
-    for (int n = 0; n < MARKS; n++)
+    for (size_t n = 0; n < marks; n++)
         assert_status(ctx, foci_buffer_put(ctx, &text, "\u0307\u0323", 4), FOCAL_OK);
     assert_status(ctx, foci_normalize(ctx, FOCI_NFD, text.data, text.bytes, &out), FOCAL_OK);
     assert_int_equal(out.bytes, text.bytes);
-    for (int n = 0; n < MARKS; n++) {
-        assert_memory_equal(out.data + 1 + (ptrdiff_t)2 * n, "\u0323", 2);
-        assert_memory_equal(out.data + 1 + (ptrdiff_t)2 * MARKS + (ptrdiff_t)2 * n, "\u0307", 2);
+    for (size_t n = 0; n < marks; n++) {
+        assert_memory_equal(out.data + 1 + 2 * n, "\u0323", 2);
+        assert_memory_equal(out.data + 1 + 2 * marks + 2 * n, "\u0307", 2);
     }
     text.bytes = out.bytes = 0;
-    for (int n = 0; n < 20000; n++)
+    for (size_t n = 0; n < words; n++)
         assert_status(ctx, foci_buffer_put(ctx, &text, "\u0434\u0438\u0306\u4E2D", 9), FOCAL_OK);
     assert_status(ctx, foci_normalize(ctx, FOCI_NFC, text.data, text.bytes, &out), FOCAL_OK);
-    assert_int_equal(out.bytes, 20000 * 7);
-    for (int n = 0; n < 20000; n++)
-        assert_memory_equal(out.data + (ptrdiff_t)7 * n, "\u0434\u0439\u4E2D", 7);
+    assert_int_equal(out.bytes, words * 7);
+    for (size_t n = 0; n < words; n++)
+        assert_memory_equal(out.data + 7 * n, "\u0434\u0439\u4E2D", 7);
     focal_buffer_free(ctx, &text);
     focal_buffer_free(ctx, &out);
 }
@@ -148,7 +148,7 @@ static size_t odd_text(uint32_t seed, char *out, size_t room)
         seed = seed * 1664525U + 1013904223U;
         const char *piece = pieces[(seed >> 16) % FOCAL_COUNT(pieces)];
         if (bytes + strlen(piece) > room) return bytes;
-        while (*piece) out[bytes++] = *piece++;
+        for (; *piece; piece++) out[bytes++] = *piece;
     }
 }
 
