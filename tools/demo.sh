@@ -1,7 +1,7 @@
 #!/bin/bash
 # The demo: a real model reads a long document, this project's own, and answers a question about it.
-# Usage: demo.sh FOCAL. Makes demo/document.txt. Where the model cannot be fetched, a tiny model from
-# the tests shows the same steps; its weights are random, and so is what it says.
+# Usage: demo.sh FOCAL. Makes demo/document.txt. Where the model cannot be fetched, a tiny model of
+# the tests shows the same steps; it knows one sentence, and says that or nonsense.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 focal=$1
@@ -13,8 +13,8 @@ cat docs/MATH.md ARCHITECTURE.md docs/adr/*.md CONTRIBUTING.md >demo/all.txt
 if model=$("$focal" pull smollm2); then
     name=smollm2
 else
-    echo "focal: the model cannot be had, so a tiny one with random weights stands in" >&2
-    model=tests/golden/models/tiny.gguf name=$model tokens=200
+    echo "focal: the model cannot be had, so a tiny one from the tests, which knows one sentence, stands in" >&2
+    model=tests/golden/models/tiny.gguf name=$model tokens=120
 fi
 
 # As much of the documents as fits the model's context, then the README's first paragraphs.
