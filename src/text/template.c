@@ -1,6 +1,7 @@
 /* Templates as the API shows them: compile, put a conversation into variables, render. */
 #include "text/template.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/ctx.h"
@@ -131,13 +132,23 @@ static focal_status put_messages(foci_store *store, foci_dict *to, const focal_c
     return foci_dict_put(store, to, "messages", foci_list(list, chat->message_count));
 }
 
+/* The reader's message may quote what it read, line ends and all: one line it becomes. */
+static focal_status fail_json(focal_ctx *ctx, focal_status status)
+{
+    char text[400];
+    (void)snprintf(text, sizeof text, "%s", focal_ctx_error(ctx));
+    foci_one_line(text);
+    return foci_fail(ctx, status, "%s", text);
+}
+
 /* Parses text, which must be an array or an object as asked; *root is NULL when there is none. */
 static focal_status read_json(foci_store *store, const char *what, const char *text,
                               foci_json_type type, foci_json **root, foci_value *out)
 {
     *out = foci_none();
     if (!text) return FOCAL_OK;
-    FOCAL_TRY(foci_json_parse(store->ctx, what, text, strlen(text), root));
+    const focal_status status = foci_json_parse(store->ctx, what, text, strlen(text), root);
+    if (status != FOCAL_OK) return fail_json(store->ctx, status);
     if (!foci_json_is(*root, type))
         return foci_fail(store->ctx, FOCAL_EFORMAT, "%s: not %s", what,
                          type == FOCI_JSON_ARRAY ? "an array" : "an object");

@@ -114,6 +114,8 @@ static void json_becomes_values(void **state)
     char *text;
     size_t bytes;
     assert_status(ctx, compile(ctx, "x", &tpl), FOCAL_OK);
+    const focal_chat lines = {.tools_json = "[\"a\nb\"]"};
+    assert_status(ctx, focal_template_render(tpl, &lines, &text, &bytes), FOCAL_EFORMAT);
     for (size_t n = 0; n < FOCAL_COUNT(bad); n++) {
         assert_status(ctx, focal_template_render(tpl, &bad[n].chat, &text, &bytes), FOCAL_EFORMAT);
         assert_string_equal(focal_ctx_error(ctx), bad[n].message);
