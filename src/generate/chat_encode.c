@@ -1,5 +1,5 @@
 /* A conversation as ids. Text and control tokens are told apart by where they come from: a message
- * that reads like a control token is rendered as a placeholder, and its own ids, in which nothing
+ * that reads like a control token is rendered as a mark, and its own ids, in which nothing
  * is special, are put there afterwards. Every other text is encoded in one piece, which gives the
  * ids that transformers gives. */
 #include <stdio.h>
@@ -9,14 +9,14 @@
 #include "base/error.h"
 #include "focal/generate.h"
 
-enum { PLACEHOLDER_BYTES = 32, TOKEN_BYTES = 256 };
+enum { MARK_BYTES = 32, TOKEN_BYTES = 256 };
 
 typedef struct chat_run {
     focal_ctx *ctx;
     const focal_tokenizer *tokenizer;
     const focal_chat *chat;
     focal_message *messages; /* (message_count) contents replaced where needed */
-    char (*placeholders)[PLACEHOLDER_BYTES];
+    char (*marks)[MARK_BYTES];
     char bos[TOKEN_BYTES], eos[TOKEN_BYTES];
 } chat_run;
 
@@ -37,27 +37,26 @@ static focal_status hide_special(chat_run *r)
 {
     for (int32_t n = 0; n < r->chat->message_count; n++) {
         r->messages[n] = r->chat->messages[n];
-        r->placeholders[n][0] = '\0';
+        r->marks[n][0] = '\0';
         if (!r->messages[n].content) continue;
         bool is_special = false;
         FOCAL_TRY(reads_special(r, r->messages[n].content, &is_special));
         if (!is_special) continue;
         /* Private-use characters: no text has them by chance, and templates pass them on. */
-        (void)snprintf(r->placeholders[n], PLACEHOLDER_BYTES, "\xEE\x80\x80%d\xEE\x80\x81", n);
-        r->messages[n].content = r->placeholders[n];
+        (void)snprintf(r->marks[n], MARK_BYTES, "\xEE\x80\x80%d\xEE\x80\x81", n);
+        r->messages[n].content = r->marks[n];
     }
     return FOCAL_OK;
 }
 
-/* The first placeholder at or behind `from`: its message, or -1. */
-static int32_t next_placeholder(const chat_run *r, const char *text, size_t bytes, size_t from,
-                                size_t *at)
+/* The first mark at or behind `from`: its message, or -1. */
+static int32_t next_mark(const chat_run *r, const char *text, size_t bytes, size_t from, size_t *at)
 {
     int32_t found = -1;
     *at = bytes;
     for (int32_t n = 0; n < r->chat->message_count; n++) {
-        if (!r->placeholders[n][0]) continue;
-        const char *place = strstr(text + from, r->placeholders[n]);
+        if (!r->marks[n][0]) continue;
+        const char *place = strstr(text + from, r->marks[n]);
         if (!place || (size_t)(place - text) >= *at) continue;
         *at = (size_t)(place - text);
         found = n;
@@ -69,14 +68,14 @@ static focal_status encode_pieces(const chat_run *r, const char *text, size_t by
 {
     for (size_t from = 0; from < bytes;) {
         size_t at;
-        const int32_t n = next_placeholder(r, text, bytes, from, &at);
+        const int32_t n = next_mark(r, text, bytes, from, &at);
         if (at > from)
             FOCAL_TRY(focal_tokenizer_encode(r->ctx, r->tokenizer, text + from, at - from,
                                              FOCAL_ENCODE_PARSE_SPECIAL, out));
         if (n < 0) break;
         const char *content = r->chat->messages[n].content;
         FOCAL_TRY(focal_tokenizer_encode(r->ctx, r->tokenizer, content, strlen(content), 0, out));
-        from = at + strlen(r->placeholders[n]);
+        from = at + strlen(r->marks[n]);
     }
     return FOCAL_OK;
 }
@@ -122,10 +121,9 @@ focal_status focal_chat_encode(const focal_model *model, focal_template *tpl,
                          chat->message_count);
     const size_t count = (size_t)chat->message_count;
     r.messages = foci_alloc(r.ctx, count, sizeof *r.messages);
-    r.placeholders = foci_alloc(r.ctx, count, sizeof *r.placeholders);
-    const focal_status status =
-        r.messages && r.placeholders ? encode_chat(&r, tpl, out) : FOCAL_ENOMEM;
+    r.marks = foci_alloc(r.ctx, count, sizeof *r.marks);
+    const focal_status status = r.messages && r.marks ? encode_chat(&r, tpl, out) : FOCAL_ENOMEM;
     foci_free(r.ctx, r.messages);
-    foci_free(r.ctx, r.placeholders);
+    foci_free(r.ctx, r.marks);
     return status;
 }
