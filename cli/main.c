@@ -12,6 +12,7 @@ static const cli_verb verbs[] = {
     {"demo", "attention over 16,384 tokens, dense against groups, as a table and a picture",
      cli_demo},
     {"eval", "how well a model does", cli_eval},
+    {"export", "write a model in another format or type", cli_export},
     {"generate", "continue a prompt", cli_generate},
     {"info", "what a model is; or this build and machine", cli_info},
     {"pull", "fetch a model", cli_pull},

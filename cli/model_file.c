@@ -10,8 +10,6 @@
 
 #include "cli.h"
 
-enum { PATH_BYTES = 4096 };
-
 cli_option cli_model_option(model_choice *choice)
 {
     return (cli_option){.name = "model",
@@ -33,26 +31,33 @@ cli_option cli_precision_option(model_choice *choice)
                         .choices = "auto|f32|bf16"};
 }
 
+int cli_model_path(const char *name, char *path, size_t bytes)
+{
+    const pull_model *pulled = pull_find(name);
+    struct stat info;
+    if (!pulled || stat(name, &info) == 0) {
+        if ((size_t)snprintf(path, bytes, "%s", name) < bytes) return CLI_DONE;
+        return cli_fail("a path of %zu bytes, at most %zu can be", strlen(name), bytes - 1);
+    }
+    if (!pull_path(pulled, path, bytes))
+        return cli_fail("no cache directory: set XDG_CACHE_HOME or HOME");
+    if (stat(path, &info) == 0) return CLI_DONE;
+    return cli_fail("%s is not here yet; fetch it (%s) with: focal pull %s", pulled->name,
+                    pulled->size, pulled->name);
+}
+
 int cli_open_model(focal_ctx *ctx, const model_choice *choice, focal_model **model)
 {
-    char path[PATH_BYTES];
-    const char *where = choice->name;
-    if (!where) return cli_wrong("no model: say which with -m FILE.gguf, -m DIRECTORY or -m NAME");
-    const pull_model *pulled = pull_find(where);
-    struct stat info;
-    if (pulled && stat(where, &info) != 0) {
-        if (!pull_path(pulled, path, sizeof path))
-            return cli_fail("no cache directory: set XDG_CACHE_HOME or HOME");
-        if (stat(path, &info) != 0)
-            return cli_fail("%s is not here yet; fetch it (%s) with: focal pull %s", pulled->name,
-                            pulled->size, pulled->name);
-        where = path;
-    }
+    char path[CLI_PATH_BYTES];
+    if (!choice->name)
+        return cli_wrong("no model: say which with -m FILE.gguf, -m DIRECTORY or -m NAME");
+    const int code = cli_model_path(choice->name, path, sizeof path);
+    if (code != CLI_DONE) return code;
     const focal_model_options options = {
         .precision = choice->precision == 2 ? FOCAL_BF16 : FOCAL_F32,
         .has_precision = choice->precision > 0,
     };
-    const focal_status status = focal_model_open(ctx, where, &options, model);
+    const focal_status status = focal_model_open(ctx, path, &options, model);
     return status == FOCAL_OK ? CLI_DONE : cli_fail_ctx(ctx, status);
 }
 

@@ -32,6 +32,12 @@ typedef struct model_choice {
 cli_option cli_model_option(model_choice *choice);
 cli_option cli_precision_option(model_choice *choice);
 
+enum { CLI_PATH_BYTES = 4096 };
+
+/* Where the model of that name is: a path, or what was pulled under the name. Says why not; returns
+ * an exit code. */
+int cli_model_path(const char *name, char *path, size_t bytes);
+
 /* Opens the model by path or by a pulled name, or says why not; returns an exit code. */
 int cli_open_model(focal_ctx *ctx, const model_choice *choice, focal_model **model);
 

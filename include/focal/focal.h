@@ -7,6 +7,7 @@
 #include "focal/bench.h"
 #include "focal/chat.h"
 #include "focal/eval.h"
+#include "focal/export.h"
 #include "focal/generate.h"
 #include "focal/keys.h"
 #include "focal/model.h"

@@ -2,8 +2,10 @@
 #include "io/json.h"
 
 #include <jansson.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/ctx.h"
 #include "base/error.h"
 
 enum { MAX_DEPTH = 512, MAX_VALUES = 1 << 22 };
@@ -158,4 +160,22 @@ bool foci_json_next(const foci_json *object, foci_json_member *member)
     member->key_length = json_object_iter_key_len(member->place);
     member->value = (const foci_json *)(const void *)json_object_iter_value(member->place);
     return true;
+}
+
+focal_status foci_json_print_with(focal_ctx *ctx, const foci_json *object, const char *key,
+                                  const char *string, char **text, size_t *bytes)
+{
+    json_t *copy = json_copy(of(object)); /* members are shared */
+    char *made = NULL;
+    *text = NULL;
+    *bytes = 0;
+    if (copy && json_object_set_new(copy, key, json_string(string)) == 0)
+        made = json_dumps(copy, JSON_INDENT(2));
+    json_decref(copy);
+    if (!made) return foci_fail(ctx, FOCAL_ENOMEM, "json: no memory for the text");
+    *bytes = strlen(made);
+    *text = foci_alloc(ctx, *bytes + 1, 1);
+    if (*text) memcpy(*text, made, *bytes + 1);
+    free(made);
+    return *text ? FOCAL_OK : FOCAL_ENOMEM;
 }

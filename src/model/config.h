@@ -62,9 +62,10 @@ typedef struct foci_config {
 
 /* A row of the table of families: what holds for every model of one. */
 struct foci_family {
-    const char *name; /* as messages and `focal info` say it */
-    const char *gguf; /* general.architecture */
-    const char *hf;   /* model_type */
+    const char *name;     /* as messages and `focal info` say it */
+    const char *gguf;     /* general.architecture */
+    const char *hf;       /* model_type */
+    const char *hf_class; /* of transformers */
     foci_norm_kind norm;
     foci_norm_place norm_place;
     foci_qk_norm qk_norm;

@@ -65,6 +65,15 @@ static void copy_text(char *to, size_t capacity, const char *from, size_t bytes)
         if ((unsigned char)to[n] < 0x20 || to[n] == 0x7F) to[n] = '?';
 }
 
+/* "no_vocab" is what converters write for a model without. */
+static focal_status open_tokenizer_gguf(focal_model *model)
+{
+    foci_text kind = {"no_vocab", 8};
+    FOCAL_TRY(foci_gguf_get_text(model->gguf, "tokenizer.ggml.model", &kind));
+    if (foci_text_equal(kind, foci_text_of("no_vocab"))) return FOCAL_OK;
+    return foci_tokenizer_from_gguf(model->ctx, model->gguf, &model->tokenizer);
+}
+
 static focal_status open_gguf(focal_model *model)
 {
     FOCAL_TRY(foci_gguf_open(model->ctx, model->path, &model->gguf));
@@ -76,8 +85,7 @@ static focal_status open_gguf(focal_model *model)
     FOCAL_TRY(foci_gguf_get_text(model->gguf, "general.license", &licence));
     copy_text(model->name, sizeof model->name, name.data, name.bytes);
     copy_text(model->licence, sizeof model->licence, licence.data, licence.bytes);
-    if (!foci_gguf_has(model->gguf, "tokenizer.ggml.model")) return FOCAL_OK;
-    return foci_tokenizer_from_gguf(model->ctx, model->gguf, &model->tokenizer);
+    return open_tokenizer_gguf(model);
 }
 
 static focal_status open_tokenizer_json(focal_model *model)

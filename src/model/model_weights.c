@@ -10,81 +10,15 @@
 #include "base/error.h"
 #include "base/sizes.h"
 #include "focal/quant.h"
-
-enum { NAME_BYTES = 160 };
-
-/* The parts of a layer, and of the model, by their names in a file. NULL: not in such files. */
-typedef struct part_names {
-    const char *embed, *positions, *final_norm, *head;
-    const char *layer; /* in front of its number */
-    const char *attn_norm, *attn_post, *ffn_norm, *ffn_post, *q_norm, *k_norm;
-    const char *qkv, *q, *k, *v, *out, *gate, *up, *down;
-} part_names;
-
-static const part_names gguf_names = {
-    .embed = "token_embd",
-    .positions = "position_embd",
-    .final_norm = "output_norm",
-    .head = "output",
-    .layer = "blk.",
-    .attn_norm = "attn_norm",
-    .attn_post = "post_attention_norm",
-    .ffn_norm = "ffn_norm",
-    .ffn_post = "post_ffw_norm",
-    .q_norm = "attn_q_norm",
-    .k_norm = "attn_k_norm",
-    .qkv = "attn_qkv",
-    .q = "attn_q",
-    .k = "attn_k",
-    .v = "attn_v",
-    .out = "attn_output",
-    .gate = "ffn_gate",
-    .up = "ffn_up",
-    .down = "ffn_down",
-};
-
-static const part_names hf_names = {
-    .embed = "model.embed_tokens",
-    .final_norm = "model.norm",
-    .head = "lm_head",
-    .layer = "model.layers.",
-    .attn_norm = "input_layernorm",
-    .attn_post = "post_attention_layernorm",
-    .ffn_norm = "pre_feedforward_layernorm",
-    .ffn_post = "post_feedforward_layernorm",
-    .q_norm = "self_attn.q_norm",
-    .k_norm = "self_attn.k_norm",
-    .q = "self_attn.q_proj",
-    .k = "self_attn.k_proj",
-    .v = "self_attn.v_proj",
-    .out = "self_attn.o_proj",
-    .gate = "mlp.gate_proj",
-    .up = "mlp.up_proj",
-    .down = "mlp.down_proj",
-};
-
-static const part_names gpt2_names = {
-    .embed = "transformer.wte",
-    .positions = "transformer.wpe",
-    .final_norm = "transformer.ln_f",
-    .head = "lm_head",
-    .layer = "transformer.h.",
-    .attn_norm = "ln_1",
-    .ffn_norm = "ln_2",
-    .qkv = "attn.c_attn",
-    .out = "attn.c_proj",
-    .up = "mlp.c_fc",
-    .down = "mlp.c_proj",
-};
+#include "model/weight_names.h"
 
 /* A pass over all names. */
 typedef struct binder {
     focal_ctx *ctx;
     const foci_tensor_source *source;
     const foci_config *config;
-    part_names names;
-    const char *prefix; /* in front of Hugging Face's names, "" mostly */
-    float *vectors;     /* NULL in the pass that counts */
+    foci_weight_names names;
+    float *vectors; /* NULL in the pass that counts */
     size_t vector_count;
     int64_t found; /* tensors of the file that have a role */
     focal_status status;
@@ -110,15 +44,11 @@ static const foci_tensor *source_find(const foci_tensor_source *source, const ch
 
 /* The tensor "PART.SUFFIX" of a layer (-1: of the model), or NULL. */
 static const foci_tensor *find_part(binder *b, int32_t layer, const char *part, const char *suffix,
-                                    char name[NAME_BYTES])
+                                    char name[FOCI_WEIGHT_NAME_BYTES])
 {
     name[0] = '\0';
     if (!part) return NULL;
-    if (layer >= 0)
-        (void)snprintf(name, NAME_BYTES, "%s%s%d.%s.%s", b->prefix, b->names.layer, layer, part,
-                       suffix);
-    else
-        (void)snprintf(name, NAME_BYTES, "%s%s.%s", b->prefix, part, suffix);
+    foci_weight_name(&b->names, layer, part, suffix, name);
     const foci_tensor *tensor = source_find(b->source, name);
     if (tensor) b->found++;
     return tensor;
@@ -145,14 +75,15 @@ static void fail_missing(binder *b, const char *name)
 
 /* A norm's weight or a bias as float32; NULL when the file has none. */
 static const float *bind_vector(binder *b, int32_t layer, const char *part, const char *suffix,
-                                int64_t count, bool is_needed)
+                                int64_t count, focal_dtype *dtype, bool is_needed)
 {
-    char name[NAME_BYTES];
+    char name[FOCI_WEIGHT_NAME_BYTES];
     const foci_tensor *tensor = find_part(b, layer, part, suffix, name);
     if (!tensor) {
         if (is_needed) fail_missing(b, name);
         return NULL;
     }
+    *dtype = tensor->dtype;
     if (tensor->dims != 1 || tensor->shape[0] != count) {
         fail_shape(b, tensor, 1, count);
         return NULL;
@@ -173,15 +104,16 @@ static const float *bind_vector(binder *b, int32_t layer, const char *part, cons
 static foci_gain bind_gain(binder *b, int32_t layer, const char *part, int64_t count)
 {
     const bool has_bias = b->config->norm == FOCI_NORM_LAYER;
-    foci_gain gain = {bind_vector(b, layer, part, "weight", count, true), NULL};
-    if (has_bias) gain.bias = bind_vector(b, layer, part, "bias", count, false);
+    foci_gain gain = {.weight = NULL};
+    gain.weight = bind_vector(b, layer, part, "weight", count, &gain.dtype, true);
+    if (has_bias) gain.bias = bind_vector(b, layer, part, "bias", count, &gain.bias_dtype, false);
     return gain;
 }
 
 static foci_linear bind_linear(binder *b, int32_t layer, const char *part, int64_t N, int64_t K,
                                bool is_needed)
 {
-    char name[NAME_BYTES];
+    char name[FOCI_WEIGHT_NAME_BYTES];
     foci_linear linear = {.N = (int32_t)N, .K = (int32_t)K};
     const foci_tensor *tensor = find_part(b, layer, part, "weight", name);
     if (!tensor) {
@@ -197,14 +129,14 @@ static foci_linear bind_linear(binder *b, int32_t layer, const char *part, int64
     }
     linear.w = tensor->data;
     linear.dtype = tensor->dtype;
-    linear.bias = bind_vector(b, layer, part, "bias", N, false);
+    linear.bias = bind_vector(b, layer, part, "bias", N, &linear.bias_dtype, false);
     return linear;
 }
 
 static void bind_layer(binder *b, int32_t n, foci_layer *layer)
 {
     const foci_config *c = b->config;
-    const part_names *names = &b->names;
+    const foci_weight_names *names = &b->names;
     const int64_t Q = (int64_t)c->H * c->D, KV = (int64_t)c->G * c->D;
     *layer = (foci_layer){0};
     if (c->norm_place != FOCI_NORM_AFTER) {
@@ -297,30 +229,19 @@ static focal_status bind_divisors(binder *b, foci_weights *w)
     return FOCAL_OK;
 }
 
-static part_names names_for(const foci_tensor_source *source, const foci_config *config)
-{
-    if (source->gguf) return gguf_names;
-    if (config->family->is_gpt2) return gpt2_names;
-    part_names names = hf_names;
-    /* Where nothing is normalised afterwards, the norm before the feed-forward has the name that
-     * others give to the one after attention. */
-    if (config->norm_place == FOCI_NORM_BEFORE) names.ffn_norm = "post_attention_layernorm";
-    return names;
-}
-
 /* Models with pictures keep the language model under another name, and GPT-2's first files have
  * names without "transformer.". */
 static void choose_prefix(binder *b)
 {
     static const char *const prefixes[] = {"", "language_model.", "model.language_model."};
-    char name[NAME_BYTES];
-    b->prefix = "";
+    char name[FOCI_WEIGHT_NAME_BYTES];
+    b->names.prefix = "";
     if (b->source->gguf) return;
     for (size_t n = 0; n < FOCAL_COUNT(prefixes); n++) {
-        b->prefix = prefixes[n];
+        b->names.prefix = prefixes[n];
         if (find_part(b, -1, b->names.embed, "weight", name)) return;
     }
-    b->prefix = "";
+    b->names.prefix = "";
     if (!b->config->family->is_gpt2 && source_find(b->source, "model.language_model.embed_tokens."
                                                               "weight")) {
         b->names.embed = "model.language_model.embed_tokens";
@@ -340,7 +261,7 @@ focal_status foci_weights_bind(focal_ctx *ctx, const foci_tensor_source *source,
     binder b = {.ctx = ctx, .source = source, .config = config};
     foci_weights w = {0};
     *out = w;
-    b.names = names_for(source, config);
+    b.names = source->gguf ? foci_weight_names_gguf() : foci_weight_names_hf(config);
     choose_prefix(&b);
     w.layers = foci_alloc(ctx, (size_t)config->L, sizeof *w.layers);
     if (!w.layers) return FOCAL_ENOMEM;

@@ -13,13 +13,15 @@ typedef struct foci_linear {
     focal_dtype dtype;
     int32_t N, K;
     bool is_transposed;
-    const float *bias; /* (N); NULL: none */
+    const float *bias;      /* (N); NULL: none */
+    focal_dtype bias_dtype; /* in the file */
 } foci_linear;
 
 /* y = norm(x) weight + bias. */
 typedef struct foci_gain {
-    const float *weight; /* NULL: the model has no norm here */
-    const float *bias;   /* NULL: none */
+    const float *weight;           /* NULL: the model has no norm here */
+    const float *bias;             /* NULL: none */
+    focal_dtype dtype, bias_dtype; /* in the file */
 } foci_gain;
 
 typedef struct foci_layer {

@@ -1,0 +1,65 @@
+/* An export from inside: what is to be written, settled before the first byte is. export.c has the
+ * order of things, and one file each has tensors, GGUF keys, config.json, rope and the place. */
+#ifndef FOCI_MODEL_EXPORT_H
+#define FOCI_MODEL_EXPORT_H
+
+#include "focal/export.h"
+#include "io/tensor.h"
+#include "model/model.h"
+#include "model/weight_names.h"
+
+/* A tensor of the result and the rows that it is made of. */
+typedef struct foci_export_item {
+    char name[FOCI_WEIGHT_NAME_BYTES];
+    foci_tensor tensor;    /* as it is written, without its name and data */
+    const void *data;      /* (rows, columns) */
+    focal_dtype dtype;     /* of data */
+    int64_t rows, columns; /* of data; a bias is rows of one number */
+    float offset;          /* added to every number */
+    bool is_turned;        /* rows are reordered within each head */
+    bool is_transposed;    /* columns become rows */
+} foci_export_item;
+
+typedef struct foci_export {
+    focal_ctx *ctx;
+    focal_model *model;
+    focal_export_options options;
+    focal_export_result result;
+    char *out; /* without slashes at its end */
+    bool to_gguf;
+    const foci_family *family; /* of the result: what is mistral in a directory is llama in GGUF */
+    foci_rope_config rope;     /* of the result's global layers; divisors are of a GGUF's tensor */
+    float divisors[FOCI_MAX_ROPE_PAIRS];
+    foci_export_item *items; /* (item_count) */
+    int64_t item_count, item_capacity;
+    float *floats;    /* numbers on their way between two types */
+    float *expanded;  /* a whole matrix that is to be transposed */
+    uint8_t *written; /* the tensor at hand */
+    int64_t done_bytes;
+} foci_export;
+
+/* The list of tensors, and memory for the largest. */
+focal_status foci_export_plan(foci_export *e);
+/* Hands out the bytes of an item, for the writers; user is the export. */
+focal_status foci_export_fill(void *user, int64_t index, const void **data);
+/* The type that most of the result's numbers have. */
+focal_dtype foci_export_main_type(const foci_export *e);
+
+/* What the result says of rotation; fails when its format has no words for it. */
+focal_status foci_export_rope(foci_export *e);
+
+/* Both fail when the model has what the other format cannot say. */
+focal_status foci_export_gguf(foci_export *e);
+focal_status foci_export_config(foci_export *e, const char *folder); /* writes config.json */
+
+/* Fails when the result may not stand where it is to. */
+focal_status foci_export_check_place(focal_ctx *ctx, const char *in, const char *out, bool to_gguf,
+                                     bool replaces);
+/* A folder for the result's files, which takes out's name once they are whole; free the path. */
+focal_status foci_export_open_folder(focal_ctx *ctx, const char *out, char **folder);
+focal_status foci_export_commit_folder(focal_ctx *ctx, const char *folder, const char *out);
+void foci_export_remove_folder(const char *folder); /* with its files */
+/* The files of tokenizer, template and generation that a model directory has, byte for byte. */
+focal_status foci_export_copy_files(focal_ctx *ctx, const char *from, const char *to);
+
+#endif /* FOCI_MODEL_EXPORT_H */
