@@ -13,9 +13,8 @@ enum {
     CACHE_MOST = 1 << 14
 };
 
-/* SentencePiece's sign for a space, U+2581. */
-static const char space_sign[] = "\xE2\x96\x81";
-enum { SPACE_SIGN_BYTES = 3 };
+static const char space_sign[] = FOCI_SPACE_SIGN;
+enum { SPACE_SIGN_BYTES = sizeof space_sign - 1 };
 
 /* A word that was encoded in this call, and where its ids are in the output. */
 typedef struct cached_word {

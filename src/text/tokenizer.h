@@ -15,6 +15,8 @@ enum {
     FOCI_ENDS = 16   /* tokens that may end a text */
 };
 
+#define FOCI_SPACE_SIGN "\xE2\x96\x81" /* U+2581, SentencePiece's sign for a space */
+
 typedef enum foci_model_kind { FOCI_MODEL_BPE, FOCI_MODEL_UNIGRAM } foci_model_kind;
 
 /* From tokens back to text. */
@@ -70,6 +72,9 @@ typedef struct foci_vocab_source {
     int64_t bos, eos, eot, unk, pad;        /* -1: none */
     int add_bos, add_eos, add_space_prefix; /* 0, 1, or -1: as the model kind has it */
 } foci_vocab_source;
+/* What a file holds, borrowed from it. FOCAL_EFORMAT on wrong types and on lists that do not belong
+ * together, FOCAL_EUNSUPPORTED on what changes ids and is not done here. */
+focal_status foci_vocab_source_of_gguf(focal_ctx *ctx, foci_gguf *gguf, foci_vocab_source *out);
 focal_status foci_tokenizer_from_source(focal_ctx *ctx, const foci_vocab_source *source,
                                         focal_tokenizer **out);
 

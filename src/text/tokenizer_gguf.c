@@ -1,84 +1,15 @@
 /* A tokenizer from the keys tokenizer.ggml.* of a GGUF file. These hold tokens, types, scores and
- * merges, but only the name of the splitting pattern: the table here says what the names mean. */
+ * merges, but only the name of the splitting pattern: pre_tokenizer.c says what the names mean. */
 #include <string.h>
 
 #include "base/ctx.h"
 #include "base/error.h"
+#include "text/pre_tokenizer.h"
 #include "text/tokenizer_parts.h"
-
-enum { PATTERNS = 4 };
-
-static const char one_number[] = "\\p{N}";
-static const char three_digits[] = "[0-9][0-9][0-9]";
-static const char cased_words[] =
-    "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]*[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]+|"
-    "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]+[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]*|"
-    "\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
-static const char cased_words_contracted[] =
-    "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]*[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]+"
-    "(?i:'s|'t|'re|'ve|'m|'ll|'d)?|"
-    "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]+[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]*"
-    "(?i:'s|'t|'re|'ve|'m|'ll|'d)?|"
-    "\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
-static const char deepseek_words[] =
-    "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|"
-    "[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\\r\\n]*|\\s*[\\r\\n]+|"
-    "\\s+(?!\\S)|\\s+";
-
-/* tokenizer.ggml.pre: patterns that split one after the other, and what comes with the name. */
-static const struct pre_tokenizer {
-    const char *name;
-    const char *patterns[PATTERNS];
-    bool ignore_merges, add_bos;
-} pre_tokenizers[] = {
-    {"default",
-     {"[\\p{P}\\$\\+<=>\\^~\\|]+", foci_gpt2_pattern, "\\p{N}+", three_digits},
-     false,
-     false},
-    {"gpt-2", {foci_gpt2_pattern}, false, false},
-    {"phi-2", {foci_gpt2_pattern}, false, false},
-    {"mpt", {foci_gpt2_pattern}, false, false},
-    {"olmo", {foci_gpt2_pattern}, false, false},
-    {"jais", {foci_gpt2_pattern}, false, false},
-    {"smollm", {one_number, foci_gpt2_pattern}, false, false},
-    {"starcoder", {one_number, foci_gpt2_pattern}, false, false},
-    {"refact", {one_number, foci_gpt2_pattern}, false, false},
-    {"command-r", {one_number, foci_gpt2_pattern}, false, false},
-    {"codeshell", {one_number, foci_gpt2_pattern}, false, false},
-    {"exaone", {one_number, foci_gpt2_pattern}, false, false},
-    {"falcon", {"[\\p{P}\\$\\+<=>\\^~\\|`]+", foci_gpt2_pattern, three_digits}, false, false},
-    {"llama-bpe", {foci_llama3_pattern}, true, true},
-    {"llama3", {foci_llama3_pattern}, true, true},
-    {"llama-v3", {foci_llama3_pattern}, true, true},
-    {"falcon3", {foci_llama3_pattern}, true, true},
-    {"pixtral", {foci_llama3_pattern}, true, true},
-    {"lfm2", {foci_llama3_pattern}, true, true},
-    {"dbrx", {foci_llama3_pattern}, false, false},
-    {"smaug-bpe", {foci_llama3_pattern}, false, false},
-    {"qwen2", {foci_qwen2_pattern}, false, false},
-    {"stablelm2", {foci_qwen2_pattern}, false, false},
-    {"deepseek-r1-qwen", {foci_qwen2_pattern}, false, false},
-    {"tekken", {cased_words}, true, true},
-    {"gpt-4o", {cased_words_contracted}, false, false},
-    {"llama4", {cased_words_contracted}, false, false},
-    {"deepseek-coder",
-     {"[\\r\\n]", "\\s?\\p{L}+", "\\s?\\p{P}+", "[一-龥ࠀ-一가-퟿]+|\\p{N}"},
-     false,
-     false},
-    {"deepseek-v3", {"\\p{N}{1,3}", "[一-龥぀-ゟ゠-ヿ]+", deepseek_words}, false, false},
-};
 
 static bool is_text(foci_text text, const char *name)
 {
     return text.bytes == strlen(name) && memcmp(text.data, name, text.bytes) == 0;
-}
-
-static const struct pre_tokenizer *find_pre(foci_text name)
-{
-    if (!name.data) return &pre_tokenizers[0];
-    for (size_t n = 0; n < FOCAL_COUNT(pre_tokenizers); n++)
-        if (is_text(name, pre_tokenizers[n].name)) return &pre_tokenizers[n];
-    return NULL;
 }
 
 static focal_status make_vocab(focal_tokenizer *t, const foci_vocab_source *s, bool is_byte_level)
@@ -158,7 +89,7 @@ static focal_status read_merges(focal_tokenizer *t, const foci_vocab_source *s)
 
 static focal_status make_byte_level(focal_tokenizer *t, const foci_vocab_source *s, bool *add_bos)
 {
-    const struct pre_tokenizer *pre = find_pre(s->pre);
+    const foci_pre_tokenizer *pre = foci_pre_find(s->pre);
     if (!pre)
         return foci_fail(t->ctx, FOCAL_EUNSUPPORTED,
                          "%s: tokenizer.ggml.pre '%.*s' is not known here", s->what,
@@ -166,8 +97,8 @@ static focal_status make_byte_level(focal_tokenizer *t, const foci_vocab_source 
     if (s->merge_count < 1)
         return foci_fail(t->ctx, FOCAL_EFORMAT, "%s: tokenizer.ggml.merges is missing", s->what);
     FOCAL_TRY(make_vocab(t, s, true));
-    for (size_t n = 0; n < PATTERNS && pre->patterns[n]; n++) {
-        if (pre->patterns[n] == one_number && foci_unicode_is_here()) {
+    for (size_t n = 0; n < FOCI_PRE_PATTERNS && pre->patterns[n]; n++) {
+        if (pre->patterns[n] == foci_number_pattern && foci_unicode_is_here()) {
             t->splitter.steps[t->splitter.count++] = (foci_split_step){.kind = FOCI_SPLIT_NUMBERS};
             continue;
         }
@@ -198,30 +129,41 @@ static focal_status add_normalizer(focal_tokenizer *t, const char *what, const c
     return FOCAL_OK;
 }
 
-static focal_status make_sentencepiece(focal_tokenizer *t, const foci_vocab_source *s,
-                                       bool *add_bos)
+/* What SentencePiece's kinds share: its sign for a space in place of every space, and, if the file
+ * wants it, one in front; the decoder takes both back. */
+static focal_status add_spaces(focal_tokenizer *t, const foci_vocab_source *s, bool has_prefix)
 {
-    static const char sign[] = "\xE2\x96\x81";
-    const bool has_prefix = s->add_space_prefix != 0;
     if (!s->scores)
         return foci_fail(t->ctx, FOCAL_EFORMAT, "%s: tokenizer.ggml.scores is missing", s->what);
     FOCAL_TRY(make_vocab(t, s, false));
-    if (has_prefix) FOCAL_TRY(add_normalizer(t, NULL, sign));
-    FOCAL_TRY(add_normalizer(t, " ", sign));
+    if (has_prefix) FOCAL_TRY(add_normalizer(t, NULL, FOCI_SPACE_SIGN));
+    FOCAL_TRY(add_normalizer(t, " ", FOCI_SPACE_SIGN));
+    t->decoder = (foci_decoder){.what = FOCI_SPACE_SIGN,
+                                .what_bytes = sizeof FOCI_SPACE_SIGN - 1,
+                                .with = " ",
+                                .with_bytes = 1,
+                                .strip_left = has_prefix,
+                                .strip_byte = ' '};
+    return FOCAL_OK;
+}
+
+static focal_status make_sentencepiece(focal_tokenizer *t, const foci_vocab_source *s)
+{
+    FOCAL_TRY(add_spaces(t, s, s->add_space_prefix != 0));
+    t->decoder.has_byte_tokens = true;
     t->bpe = (foci_bpe){.ctx = t->ctx,
                         .vocab = t->vocab,
                         .by_score = true,
                         .byte_fallback = true,
                         .unknown = (int32_t)s->unk};
-    t->decoder = (foci_decoder){.has_byte_tokens = true,
-                                .what_bytes = sizeof sign - 1,
-                                .with = " ",
-                                .with_bytes = 1,
-                                .strip_left = has_prefix,
-                                .strip_byte = ' '};
-    memcpy(t->decoder.what, sign, sizeof sign - 1);
-    *add_bos = true;
     return FOCAL_OK;
+}
+
+static focal_status make_unigram(focal_tokenizer *t, const foci_vocab_source *s)
+{
+    FOCAL_TRY(add_spaces(t, s, s->add_space_prefix > 0));
+    t->model = FOCI_MODEL_UNIGRAM;
+    return foci_unigram_init(t->ctx, t->vocab, (int32_t)s->unk, false, &t->unigram);
 }
 
 static focal_status check_id(const focal_tokenizer *t, const foci_vocab_source *s, const char *key,
@@ -236,7 +178,7 @@ static focal_status check_id(const focal_tokenizer *t, const foci_vocab_source *
 
 static focal_status fill_in(focal_tokenizer *t, const foci_vocab_source *s)
 {
-    bool add_bos = false;
+    bool add_bos = false, add_eos = false;
     if (s->token_count < 1 || s->token_count > FOCI_VOCAB_MOST)
         return foci_fail(t->ctx, FOCAL_EFORMAT, "%s: %lld tokens, 1 to %d are accepted", s->what,
                          (long long)s->token_count, FOCI_VOCAB_MOST);
@@ -245,19 +187,25 @@ static focal_status fill_in(focal_tokenizer *t, const foci_vocab_source *s)
     FOCAL_TRY(check_id(t, s, "tokenizer.ggml.eot_token_id", s->eot, &t->special.eot));
     FOCAL_TRY(check_id(t, s, "tokenizer.ggml.unknown_token_id", s->unk, &t->special.unk));
     FOCAL_TRY(check_id(t, s, "tokenizer.ggml.padding_token_id", s->pad, &t->special.pad));
-    if (is_text(s->model, "gpt2"))
+    if (is_text(s->model, "gpt2")) {
         FOCAL_TRY(make_byte_level(t, s, &add_bos));
-    else if (is_text(s->model, "llama"))
-        FOCAL_TRY(make_sentencepiece(t, s, &add_bos));
-    else
-        return foci_fail(t->ctx, FOCAL_EUNSUPPORTED,
-                         "%s: tokenizer.ggml.model '%.*s' is not supported, only gpt2 and llama",
-                         s->what, (int)(s->model.bytes < 64 ? s->model.bytes : 64),
-                         s->model.data ? s->model.data : "");
+    } else if (is_text(s->model, "llama")) {
+        FOCAL_TRY(make_sentencepiece(t, s));
+        add_bos = true;
+    } else if (is_text(s->model, "t5")) {
+        FOCAL_TRY(make_unigram(t, s));
+        add_eos = true;
+    } else {
+        return foci_fail(
+            t->ctx, FOCAL_EUNSUPPORTED,
+            "%s: tokenizer.ggml.model '%.*s' is not supported, only gpt2, llama and t5", s->what,
+            (int)(s->model.bytes < 64 ? s->model.bytes : 64), s->model.data ? s->model.data : "");
+    }
     FOCAL_TRY(add_tokens(t));
     if (s->add_bos >= 0) add_bos = s->add_bos != 0;
+    if (s->add_eos >= 0) add_eos = s->add_eos != 0;
     if (add_bos && t->special.bos >= 0) t->before[t->before_count++] = t->special.bos;
-    if (s->add_eos > 0 && t->special.eos >= 0) t->behind[t->behind_count++] = t->special.eos;
+    if (add_eos && t->special.eos >= 0) t->behind[t->behind_count++] = t->special.eos;
     foci_tokenizer_finish(t);
     return FOCAL_OK;
 }
@@ -303,12 +251,24 @@ static focal_status check_count(focal_ctx *ctx, const foci_vocab_source *s, cons
                      (long long)count, (long long)s->token_count);
 }
 
-focal_status foci_tokenizer_from_gguf(focal_ctx *ctx, foci_gguf *gguf, focal_tokenizer **out)
+/* What a Unigram file may ask for and is not done here. */
+static focal_status check_t5(focal_ctx *ctx, const foci_gguf *gguf)
+{
+    int removes_spaces;
+    FOCAL_TRY(get_flag(gguf, "tokenizer.ggml.remove_extra_whitespaces", &removes_spaces));
+    if (!foci_gguf_has(gguf, "tokenizer.ggml.precompiled_charsmap") && removes_spaces <= 0)
+        return FOCAL_OK;
+    return foci_fail(ctx, FOCAL_EUNSUPPORTED, "%s: tokenizer.ggml.%s is not supported",
+                     foci_gguf_path(gguf),
+                     removes_spaces > 0 ? "remove_extra_whitespaces" : "precompiled_charsmap");
+}
+
+focal_status foci_vocab_source_of_gguf(focal_ctx *ctx, foci_gguf *gguf, foci_vocab_source *out)
 {
     foci_vocab_source s = {.what = foci_gguf_path(gguf)};
     int64_t scores = 0, types = 0;
-    *out = NULL;
     FOCAL_TRY(foci_gguf_get_text(gguf, "tokenizer.ggml.model", &s.model));
+    if (is_text(s.model, "t5")) FOCAL_TRY(check_t5(ctx, gguf));
     FOCAL_TRY(foci_gguf_get_text(gguf, "tokenizer.ggml.pre", &s.pre));
     FOCAL_TRY(foci_gguf_get_texts(gguf, "tokenizer.ggml.tokens", &s.tokens, &s.token_count));
     FOCAL_TRY(foci_gguf_get_reals(gguf, "tokenizer.ggml.scores", &s.scores, &scores));
@@ -324,5 +284,14 @@ focal_status foci_tokenizer_from_gguf(focal_ctx *ctx, foci_gguf *gguf, focal_tok
     FOCAL_TRY(get_flag(gguf, "tokenizer.ggml.add_bos_token", &s.add_bos));
     FOCAL_TRY(get_flag(gguf, "tokenizer.ggml.add_eos_token", &s.add_eos));
     FOCAL_TRY(get_flag(gguf, "tokenizer.ggml.add_space_prefix", &s.add_space_prefix));
-    return foci_tokenizer_from_source(ctx, &s, out);
+    *out = s;
+    return FOCAL_OK;
+}
+
+focal_status foci_tokenizer_from_gguf(focal_ctx *ctx, foci_gguf *gguf, focal_tokenizer **out)
+{
+    foci_vocab_source source;
+    *out = NULL;
+    FOCAL_TRY(foci_vocab_source_of_gguf(ctx, gguf, &source));
+    return foci_tokenizer_from_source(ctx, &source, out);
 }
