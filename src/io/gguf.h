@@ -113,6 +113,7 @@ focal_status foci_gguf_put_texts(foci_gguf_writer *writer, const char *key, cons
                                  int64_t count);
 /* A key of another file, as it is there; FOCAL_EINVAL when it is not. */
 focal_status foci_gguf_put_copy(foci_gguf_writer *writer, const foci_gguf *from, const char *key);
+bool foci_gguf_writer_has(const foci_gguf_writer *writer, const char *key); /* put so far */
 focal_status foci_gguf_put_tensor(foci_gguf_writer *writer, const foci_tensor *tensor);
 /* fill hands out the bytes of tensor `index`; it may point at one buffer again and again. NULL: the
  * tensors' own data. The first status of fill that is not FOCAL_OK ends the commit. */

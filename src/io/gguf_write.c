@@ -247,6 +247,16 @@ focal_status foci_gguf_put_copy(foci_gguf_writer *writer, const foci_gguf *from,
     return put_value(writer, key, &value, NULL);
 }
 
+bool foci_gguf_writer_has(const foci_gguf_writer *writer, const char *key)
+{
+    const key_place *places = writer->places.data;
+    for (int64_t n = 0; n < key_count(writer); n++) {
+        const char *letters = (const char *)writer->keys.data + places[n].at;
+        if (foci_text_equal((foci_text){letters, places[n].bytes}, foci_text_of(key))) return true;
+    }
+    return false;
+}
+
 focal_status foci_gguf_put_tensor(foci_gguf_writer *writer, const foci_tensor *tensor)
 {
     focal_ctx *ctx = writer->ctx;

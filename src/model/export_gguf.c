@@ -169,6 +169,10 @@ static focal_status put_tokenizer(foci_export *e, foci_gguf_writer *writer)
     /* llama.cpp wants the key; this word says that there is none. */
     if (!dir->tokenizer_path)
         return foci_gguf_put_text(writer, "tokenizer.ggml.model", foci_text_of("no_vocab"));
+    /* A file of its own comes before what tokenizer_config.json says. */
+    const foci_text template = {dir->chat_template, dir->chat_template_bytes};
+    if (template.data && (dir->template_text || dir->template_root))
+        FOCAL_TRY(foci_gguf_put_text(writer, "tokenizer.chat_template", template));
     char *text = NULL;
     size_t bytes = 0;
     foci_json *json = NULL;
@@ -179,10 +183,7 @@ static focal_status put_tokenizer(foci_export *e, foci_gguf_writer *writer)
         status = foci_tokenizer_put_gguf(e->ctx, dir->tokenizer_path, json, dir->tokenizer_config,
                                          e->model->config.V, writer);
     foci_json_free(json);
-    if (status != FOCAL_OK || !dir->chat_template) return status;
-    if (!dir->template_text && !dir->template_root) return FOCAL_OK; /* in tokenizer_config */
-    const foci_text template = {dir->chat_template, dir->chat_template_bytes};
-    return foci_gguf_put_text(writer, "tokenizer.chat_template", template);
+    return status;
 }
 
 static focal_status put_keys(foci_export *e, foci_gguf_writer *writer)

@@ -7,7 +7,8 @@
 #include "io/gguf.h"
 #include "io/json.h"
 
-/* Puts all keys tokenizer.ggml.*, and tokenizer.chat_template where tokenizer_config has one.
+/* Puts all keys tokenizer.ggml.*, and tokenizer.chat_template where tokenizer_config has one and
+ * none was put before.
  * `what` names the file in messages; tokenizer_config may be NULL. vocab is the embedding's rows:
  * ids without a token get unused ones, "[PADn]", and added tokens beyond the rows are left out.
  *

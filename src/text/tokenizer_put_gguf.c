@@ -323,6 +323,7 @@ static focal_status put_template(const conversion *c, foci_gguf_writer *writer)
         break;
     }
     if (!foci_json_is(template, FOCI_JSON_STRING)) return FOCAL_OK;
+    if (foci_gguf_writer_has(writer, "tokenizer.chat_template")) return FOCAL_OK;
     const foci_text text = {foci_json_string(template), foci_json_length(template)};
     return foci_gguf_put_text(writer, "tokenizer.chat_template", text);
 }
