@@ -89,8 +89,8 @@ int cli_export(int argc, char **argv)
         .command = "focal export",
         .about =
             "Writes a model as a GGUF file, when OUT ends in .gguf, or else as a Hugging Face\n"
-            "directory. IN is what -m takes. The type is one of " TYPES ";\n"
-            "a directory holds the first three.",
+            "directory. IN is what -m takes. T is one of\n" TYPES
+            ";\na directory holds the first three.",
         .examples = "  focal export smollm2 smollm2-f16.gguf --type f16\n"
                     "  focal export smollm2 smollm2-directory\n"
                     "  focal export my-model my-model-q4_K.gguf --type q4_K\n",

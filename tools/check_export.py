@@ -4,8 +4,8 @@
 Tiny models of every family (tests/golden/models): each is exported to GGUF and from there back to a
 directory. The directory's logits in transformers and the GGUF file's in llama.cpp are compared with
 those that transformers gives for the original. A real model, when its GGUF file is given: exported
-to a directory (greedy ids in transformers) and to the types of GGUF (greedy ids in llama.cpp)
-against llama.cpp on the original file.
+to a directory (prompt and greedy ids in transformers against llama.cpp on the original) and to every
+type of GGUF (prompt ids and loss in llama.cpp against the original, greedy ids against focal's).
 Usage: tools/check_export.py FOCAL [MODEL.gguf]; needs torch, transformers and llama-cpp-python.
 """
 import ctypes
@@ -26,6 +26,13 @@ FAMILIES = ["llama", "llama3", "linear", "mistral", "qwen2", "yarn", "qwen3", "o
 TYPES = ["f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "q2_K", "q3_K", "q4_K",
          "q5_K", "q6_K", "iq4_nl"]
 PROMPT = "The capital of France is"
+TEXT = """Bees are flying insects closely related to wasps and ants, known for their role in
+pollination and, in the case of the best-known bee species, for producing honey. Some species live
+socially in colonies, while most are solitary. Bees are found on every continent except Antarctica,
+in every habitat on the planet that contains insect-pollinated flowering plants."""
+# What quantising weights that are quantised already may cost, in nats a token.
+MOST_LOSS = {"q4_0": 0.5, "iq4_nl": 0.5, "q4_1": 0.2, "q4_K": 0.2, "q5_0": 0.2, "q5_1": 0.1,
+             "q5_K": 0.1, "q3_K": 1.0, "q2_K": 1.0}
 TOKENS = 24  # fewer than the smallest context
 # transformers in float32 against itself through our files: the same numbers but for the order of
 # sums. llama.cpp looks gelu up in a table of float16, which is most of the distance there is.
@@ -126,36 +133,67 @@ def check_family(focal, models, name, work):
     return good
 
 
-def check_real(focal, path, work):
-    model = Llama(path)
-    ids = model.tokenize(PROMPT)
-    expected = model.greedy(ids, 16)
-    model.close()
-    print(f"{path.name}: {ids} -> {expected}")
+def loss_of(rows, ids):
+    """Nats a token, of ids behind the first."""
+    rows = torch.from_numpy(rows[:-1])
+    return torch.nn.functional.cross_entropy(rows, torch.tensor(ids[1:])).item()
+
+
+def focal_greedy(focal, path, count):
+    out = subprocess.run([focal, "generate", "-m", path, "-p", PROMPT, "-n", str(count), "--temp",
+                          "0", "--precision", "f32", "--json"], check=True, capture_output=True)
+    return json.loads(out.stdout)["ids"]
+
+
+def equal_ids(got, expected):
+    return next((n for n, pair in enumerate(zip(got, expected)) if pair[0] != pair[1]), len(got))
+
+
+def check_directory(focal, path, ids, expected, work):
     export(focal, path, work / "real")
     tokenizer = transformers.AutoTokenizer.from_pretrained(work / "real")
     own = tokenizer(PROMPT)["input_ids"]
     hf = transformers.AutoModelForCausalLM.from_pretrained(work / "real", dtype=torch.float32).eval()
     with torch.no_grad():
-        out = hf.generate(torch.tensor([ids]), max_new_tokens=16, do_sample=False)
+        out = hf.generate(torch.tensor([ids]), max_new_tokens=len(expected), do_sample=False)
     got = out[0, len(ids):].tolist()
-    same = expected[:len(got)] == got
-    print(f"directory  transformers: prompt ids {'equal' if own == ids else own}, greedy ids "
-          f"{'equal' if same else got}: {tokenizer.decode(got)!r}", flush=True)
-    good = same and own == ids
+    print(f"directory  transformers: prompt ids {'equal' if own == ids else own}, "
+          f"{equal_ids(got, expected)} of {len(got)} greedy ids as llama.cpp on the original: "
+          f"{tokenizer.decode(got)!r}", flush=True)
+    return own == ids and equal_ids(got, expected) == len(got)
+
+
+def check_type(focal, file, ids, text_ids, loss):
+    """A file in llama.cpp: its vocabulary, its loss beside the original's, and the ids that focal
+    writes from the same file."""
+    model = Llama(file)
+    own, own_loss = model.tokenize(PROMPT), loss_of(model.read(text_ids, 0), text_ids)
+    llama_cpp.llama_memory_clear(llama_cpp.llama_get_memory(model.context), True)
+    got = model.greedy(ids, 12)
+    model.close()
+    equal = equal_ids(got, focal_greedy(focal, file, 12))
+    print(f"{file.stem:7} {file.stat().st_size / 1e6:8.1f} MB  llama.cpp: prompt ids "
+          f"{'equal' if own == ids else own}, loss {own_loss:.4f} ({own_loss - loss:+.4f}), "
+          f"{equal} of 12 greedy ids as focal", flush=True)
+    return own == ids, own_loss - loss
+
+
+def check_real(focal, path, work):
+    model = Llama(path)
+    ids, text_ids = model.tokenize(PROMPT), model.tokenize(TEXT)
+    loss = loss_of(model.read(text_ids, 0), text_ids)
+    llama_cpp.llama_memory_clear(llama_cpp.llama_get_memory(model.context), True)
+    expected = model.greedy(ids, 12)
+    model.close()
+    print(f"{path.name}: loss {loss:.4f}, {ids} -> {expected}", flush=True)
+    good = check_directory(focal, path, ids, expected, work)
     export(focal, work / "real", work / "again.gguf", "--type", "bf16")
     for kind in ["again", *TYPES]:
         file = work / f"{kind}.gguf"
         if kind != "again":
             export(focal, path, file, "--type", kind)
-        model = Llama(file)
-        own, got = model.tokenize(PROMPT), model.greedy(ids, 16)
-        model.close()
-        equal = next((n for n in range(16) if got[n] != expected[n]), 16)
-        print(f"{kind:7} {file.stat().st_size / 1e6:8.1f} MB  llama.cpp: prompt ids "
-              f"{'equal' if own == ids else own}, {equal} of 16 greedy ids equal", flush=True)
-        # The original is q4_1: what has fewer bits may part, the rest may not.
-        good &= own == ids and (equal == 16 or kind.startswith(("q2", "q3", "q4", "iq4")))
+        same, more = check_type(focal, file, ids, text_ids, loss)
+        good &= same and more < MOST_LOSS.get(kind, 0.02)
         file.unlink()
     return good
 

@@ -59,7 +59,10 @@ focal_status foci_export_check_place(focal_ctx *ctx, const char *in, const char 
 focal_status foci_export_open_folder(focal_ctx *ctx, const char *out, char **folder);
 focal_status foci_export_commit_folder(focal_ctx *ctx, const char *folder, const char *out);
 void foci_export_remove_folder(const char *folder); /* with its files */
-/* The files of tokenizer, template and generation that a model directory has, byte for byte. */
+/* A file of a folder, byte for byte, when it is there. */
+focal_status foci_export_copy_file(focal_ctx *ctx, const char *from, const char *to,
+                                   const char *name);
+/* The files of tokenizer, template and generation that a model directory has. */
 focal_status foci_export_copy_files(focal_ctx *ctx, const char *from, const char *to);
 
 #endif /* FOCI_MODEL_EXPORT_H */

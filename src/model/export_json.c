@@ -276,6 +276,8 @@ static focal_status put_config(members *m, const foci_export *e)
     put_raw(m, e->family->hf_class);
     put_raw(m, "\"\n  ]");
     put_word(m, "model_type", e->family->hf);
+    const foci_text title = foci_text_of(e->model->name);
+    if (title.bytes > 0 && foci_text_is_plain(title)) put_word(m, "_name_or_path", e->model->name);
     put_int(m, "vocab_size", c->V);
     if (e->family->is_gpt2) {
         put_gpt2_shapes(m, c);
@@ -311,17 +313,20 @@ static focal_status copy_config(const foci_export *e, foci_writer *file)
 
 focal_status foci_export_config(foci_export *e, const char *folder)
 {
+    /* Of a model with pictures only the language model is written, which is another type. */
+    const foci_json *config = e->model->dir ? e->model->dir->config : NULL;
+    const char *type = foci_json_string(foci_json_get(config, "model_type"));
+    const bool is_copy = type && strcmp(type, e->family->hf) == 0;
+    if (is_copy && !e->options.has_type)
+        return foci_export_copy_file(e->ctx, e->model->path, folder, "config.json");
     char *path = foci_path_join(e->ctx, folder, strlen(folder), "config.json");
     foci_writer *file = NULL;
     if (!path) return FOCAL_ENOMEM;
     focal_status status = foci_writer_open(e->ctx, path, &file);
     foci_free(e->ctx, path);
     if (status != FOCAL_OK) return status;
-    /* Of a model with pictures only the language model is written, which is another type. */
-    const char *type =
-        e->model->dir ? foci_json_string(foci_json_get(e->model->dir->config, "model_type")) : NULL;
     members m = {file, 1, false};
-    status = type && strcmp(type, e->family->hf) == 0 ? copy_config(e, file) : put_config(&m, e);
+    status = is_copy ? copy_config(e, file) : put_config(&m, e);
     if (status == FOCAL_OK) return foci_writer_commit(file);
     foci_writer_abandon(file);
     return status;

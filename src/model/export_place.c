@@ -177,7 +177,7 @@ void foci_export_remove_folder(const char *folder)
     (void)rmdir(folder);
 }
 
-static focal_status copy_file(focal_ctx *ctx, const char *from, const char *to)
+static focal_status copy_bytes(focal_ctx *ctx, const char *from, const char *to)
 {
     struct stat info;
     if (stat(from, &info) != 0) return errno == ENOENT ? FOCAL_OK : fail_errno(ctx, from);
@@ -193,15 +193,20 @@ static focal_status copy_file(focal_ctx *ctx, const char *from, const char *to)
     return status;
 }
 
+focal_status foci_export_copy_file(focal_ctx *ctx, const char *from, const char *to,
+                                   const char *name)
+{
+    char *source = foci_path_join(ctx, from, strlen(from), name);
+    char *target = foci_path_join(ctx, to, strlen(to), name);
+    const focal_status status = source && target ? copy_bytes(ctx, source, target) : FOCAL_ENOMEM;
+    foci_free(ctx, source);
+    foci_free(ctx, target);
+    return status;
+}
+
 focal_status foci_export_copy_files(focal_ctx *ctx, const char *from, const char *to)
 {
-    focal_status status = FOCAL_OK;
-    for (size_t n = 0; n < FOCAL_COUNT(copied_files) && status == FOCAL_OK; n++) {
-        char *source = foci_path_join(ctx, from, strlen(from), copied_files[n]);
-        char *target = foci_path_join(ctx, to, strlen(to), copied_files[n]);
-        status = source && target ? copy_file(ctx, source, target) : FOCAL_ENOMEM;
-        foci_free(ctx, source);
-        foci_free(ctx, target);
-    }
-    return status;
+    for (size_t n = 0; n < FOCAL_COUNT(copied_files); n++)
+        FOCAL_TRY(foci_export_copy_file(ctx, from, to, copied_files[n]));
+    return FOCAL_OK;
 }

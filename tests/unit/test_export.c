@@ -107,25 +107,26 @@ static void assert_computes_same(focal_ctx *ctx, const char *a, const char *b)
     if (!(apart <= 1e-6 * largest)) fail_msg("%s and %s differ by %g of %g", a, b, apart, largest);
 }
 
+/* Files are synced, which is most of this test's time: the copy is left to a few. */
 static void families_stay_the_same(void **state)
 {
     focal_ctx *ctx = *state;
     const folder f = folder_new();
+    char gguf[PATH_BYTES], dir[PATH_BYTES];
+    (void)snprintf(gguf, sizeof gguf, "%s", folder_file(&f, "m.gguf"));
+    (void)snprintf(dir, sizeof dir, "%s", folder_file(&f, "m"));
     for (size_t n = 0; n < FOCAL_COUNT(families); n++) {
         const char *original = golden_model(families[n]);
-        char gguf[PATH_BYTES], dir[PATH_BYTES], copy[PATH_BYTES];
-        (void)snprintf(gguf, sizeof gguf, "%s", folder_file(&f, "m.gguf"));
-        (void)snprintf(dir, sizeof dir, "%s", folder_file(&f, "back"));
-        (void)snprintf(copy, sizeof copy, "%s", folder_file(&f, "copy"));
         run_export(ctx, original, gguf, NULL, NULL);
         run_export(ctx, gguf, dir, NULL, NULL);
-        run_export(ctx, original, copy, "f32", NULL);
         assert_computes_same(ctx, original, gguf);
         assert_computes_same(ctx, original, dir);
-        assert_computes_same(ctx, original, copy);
-        remove_result(dir);
-        remove_result(copy);
         remove_result(gguf);
+        remove_result(dir);
+        if (n % 5 != 0) continue;
+        run_export(ctx, original, dir, "f32", NULL);
+        assert_computes_same(ctx, original, dir);
+        remove_result(dir);
         assert_int_equal(folder_count(&f), 0);
     }
     folder_remove(&f);
@@ -135,13 +136,14 @@ static void families_stay_the_same(void **state)
 static void quantised_families_stay_the_same(void **state)
 {
     focal_ctx *ctx = *state;
+    static const char *const names[] = {"mistral", "qwen2", "gemma3", "gpt2"};
     const folder f = folder_new();
-    for (size_t n = 0; n < FOCAL_COUNT(families); n++) {
+    for (size_t n = 0; n < FOCAL_COUNT(names); n++) {
         char gguf[PATH_BYTES], dir[PATH_BYTES], again[PATH_BYTES];
         (void)snprintf(gguf, sizeof gguf, "%s", folder_file(&f, "m.gguf"));
         (void)snprintf(dir, sizeof dir, "%s", folder_file(&f, "back"));
         (void)snprintf(again, sizeof again, "%s", folder_file(&f, "again.gguf"));
-        run_export(ctx, golden_model(families[n]), gguf, "q8_0", NULL);
+        run_export(ctx, golden_model(names[n]), gguf, "q8_0", NULL);
         run_export(ctx, gguf, dir, "f32", NULL);
         assert_computes_same(ctx, gguf, dir);
         run_export(ctx, dir, again, NULL, NULL);
@@ -296,6 +298,7 @@ static void types_are_those_of_quantize(void **state)
             focal_export_result result;
             const char *file = folder_file(&f, "q.gguf");
             const focal_dtype fallback = F == 20 ? types[n].of_20 : types[n].of_32;
+            if (F == 20 && n % 5 != 3) continue;
             run_export(ctx, dir, file, types[n].name, &result);
             assert_quantised(ctx, file, exact, types[n].type, fallback);
             foci_gguf *gguf = NULL;
@@ -415,13 +418,17 @@ static void files_pass_through(void **state)
     }
     (void)snprintf(b, sizeof b, "%s/config.json", out);
     size_t bytes = 0;
-    foci_json *config = NULL;
+    foci_json *config = NULL; /* of another type now */
     char *text = read_bytes(b, &bytes);
     assert_status(ctx, foci_json_parse(ctx, b, text, bytes, &config), FOCAL_OK);
     assert_string_equal(foci_json_string(foci_json_get(config, "_note")), "kept");
     assert_string_equal(foci_json_string(foci_json_get(config, "torch_dtype")), "float16");
     foci_json_free(config);
     free(text);
+    remove_result(out);
+    run_export(ctx, in, out, NULL, NULL);
+    (void)snprintf(a, sizeof a, "%s/config.json", in);
+    assert_same_file(a, b);
     remove_result(in);
     remove_result(out);
     folder_remove(&f);
