@@ -168,6 +168,10 @@ static const struct {
     {"model.layers.0.post_attention_layernorm.weight", 0, C},
     {"model.layers.0.self_attn.q_proj.weight", H *D, C},
     {"model.layers.0.self_attn.k_proj.weight", G *D, C},
+    {"model.layers.0.self_attn.q_proj.bias", 0, H *D},
+    {"model.layers.0.self_attn.k_proj.bias", 0, G *D},
+    {"model.layers.0.self_attn.v_proj.bias", 0, G *D},
+    {"model.layers.0.self_attn.o_proj.bias", 0, C},
     {"model.layers.0.self_attn.v_proj.weight", G *D, C},
     {"model.layers.0.self_attn.o_proj.weight", C, H *D},
     {"model.layers.0.mlp.gate_proj.weight", 16, C},
@@ -294,6 +298,7 @@ static void types_are_those_of_quantize(void **state)
         (void)snprintf(exact, sizeof exact, "%s", folder_file(&f, "exact.gguf"));
         write_sample(ctx, dir, F, "", 0.5F);
         run_export(ctx, dir, exact, NULL, NULL);
+        assert_computes_same(ctx, dir, exact); /* biases have turned along */
         for (size_t n = 0; n < FOCAL_COUNT(types); n++) {
             focal_export_result result;
             const char *file = folder_file(&f, "q.gguf");
