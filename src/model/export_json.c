@@ -297,9 +297,8 @@ static focal_status put_config(members *m, const foci_export *e)
 }
 
 /* Another directory's config.json, with the type that the weights have now. */
-static focal_status copy_config(const foci_export *e, foci_writer *file)
+static focal_status copy_config(const foci_export *e, const foci_json *config, foci_writer *file)
 {
-    const foci_json *config = e->model->dir->config;
     const char *key = foci_json_get(config, "dtype") ? "dtype" : "torch_dtype";
     char *text = NULL;
     size_t bytes = 0;
@@ -326,7 +325,7 @@ focal_status foci_export_config(foci_export *e, const char *folder)
     foci_free(e->ctx, path);
     if (status != FOCAL_OK) return status;
     members m = {file, 1, false};
-    status = is_copy ? copy_config(e, file) : put_config(&m, e);
+    status = is_copy ? copy_config(e, config, file) : put_config(&m, e);
     if (status == FOCAL_OK) return foci_writer_commit(file);
     foci_writer_abandon(file);
     return status;
