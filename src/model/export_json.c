@@ -292,6 +292,9 @@ static focal_status put_config(members *m, const foci_export *e)
     put_bool(m, "tie_word_embeddings", e->model->weights.is_tied);
     FOCAL_TRY(put_ids(m, e));
     put_word(m, "torch_dtype", type_word(foci_export_main_type(e)));
+    /* Whose keys these are. Without it transformers 5 warns of every large vocabulary, as if it
+     * were one of Mistral's that had a fault. */
+    put_word(m, "transformers_version", "4.57.0");
     put_raw(m, "\n}\n");
     return FOCAL_OK;
 }

@@ -74,7 +74,7 @@ static void run_export(focal_ctx *ctx, const char *in, const char *out, const ch
 }
 
 /* All logits of a fixed text; returns the vocabulary. */
-static int32_t run_model(focal_ctx *ctx, const char *path, float *logits)
+static int32_t run_model(focal_ctx *ctx, const char *path, void *logits)
 {
     focal_model *model = NULL;
     focal_cache *cache = NULL;
@@ -156,7 +156,7 @@ static void quantised_families_stay_the_same(void **state)
 }
 
 /* A llama of one layer whose matrices have rows of 256 numbers, but for one with rows of F. */
-enum { C = 256, H = 4, G = 2, D = 64, V = 24 };
+enum { C = 256, H = 4, G = 2, D = 64, V = 24, Q = H * D, KV = G * D };
 
 static const struct {
     const char *name;
@@ -166,21 +166,21 @@ static const struct {
     {"model.norm.weight", 0, C},
     {"model.layers.0.input_layernorm.weight", 0, C},
     {"model.layers.0.post_attention_layernorm.weight", 0, C},
-    {"model.layers.0.self_attn.q_proj.weight", H *D, C},
-    {"model.layers.0.self_attn.k_proj.weight", G *D, C},
-    {"model.layers.0.self_attn.q_proj.bias", 0, H *D},
-    {"model.layers.0.self_attn.k_proj.bias", 0, G *D},
-    {"model.layers.0.self_attn.v_proj.bias", 0, G *D},
+    {"model.layers.0.self_attn.q_proj.weight", Q, C},
+    {"model.layers.0.self_attn.k_proj.weight", KV, C},
+    {"model.layers.0.self_attn.q_proj.bias", 0, Q},
+    {"model.layers.0.self_attn.k_proj.bias", 0, KV},
+    {"model.layers.0.self_attn.v_proj.bias", 0, KV},
     {"model.layers.0.self_attn.o_proj.bias", 0, C},
-    {"model.layers.0.self_attn.v_proj.weight", G *D, C},
-    {"model.layers.0.self_attn.o_proj.weight", C, H *D},
+    {"model.layers.0.self_attn.v_proj.weight", KV, C},
+    {"model.layers.0.self_attn.o_proj.weight", C, Q},
     {"model.layers.0.mlp.gate_proj.weight", 16, C},
     {"model.layers.0.mlp.up_proj.weight", 16, C},
     {"model.layers.0.mlp.down_proj.weight", C, 0},
 };
 
 typedef struct sample_source {
-    float data[H * D * C];
+    float data[Q * C];
     int64_t F;
     float first; /* number of the embedding */
 } sample_source;
@@ -371,7 +371,7 @@ static void keys_pass_through(void **state)
     assert_int_equal(foci_gguf_key_count(a), foci_gguf_key_count(b));
     for (int64_t n = 0; n < foci_gguf_key_count(a); n++) {
         char key[256];
-        foci_gguf_value x, y;
+        foci_gguf_value x = {0}, y = {0};
         const foci_text name = foci_gguf_key(a, n);
         (void)snprintf(key, sizeof key, "%.*s", (int)name.bytes, name.data);
         assert_true(foci_gguf_get_value(a, key, &x) && foci_gguf_get_value(b, key, &y));
