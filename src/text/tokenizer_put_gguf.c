@@ -244,9 +244,34 @@ static focal_status list_tokens(conversion *c)
     return name_holes(c);
 }
 
-/* "left right" of each merge; those that the file writes as pairs are joined in merge_text. */
+static bool has_space(const foci_json *value)
+{
+    return memchr(foci_json_string(value), ' ', foci_json_length(value)) != NULL;
+}
+
+/* Puts "left right" of a merge into c->merges; one that the file writes as a pair is joined at *to,
+ * which moves on. */
+static focal_status list_merge(conversion *c, const foci_json *merge, char **to)
+{
+    const foci_json *left = foci_json_at(merge, 0), *right = foci_json_at(merge, 1);
+    const size_t a = foci_json_length(left), b = foci_json_length(right);
+    foci_text *out = &c->merges[c->merge_count++];
+    if (foci_json_string(merge)) {
+        *out = (foci_text){foci_json_string(merge), foci_json_length(merge)};
+        return FOCAL_OK;
+    }
+    if (has_space(left) || has_space(right)) return cannot(c, "a merge of tokens with a space");
+    *out = (foci_text){*to, a + 1 + b};
+    memcpy(*to, foci_json_string(left), a);
+    (*to)[a] = ' ';
+    memcpy(*to + a + 1, foci_json_string(right), b);
+    *to += a + 1 + b;
+    return FOCAL_OK;
+}
+
 static focal_status list_merges(conversion *c)
 {
+    const foci_bpe *bpe = &c->tokenizer->bpe;
     const foci_json *merges = foci_json_get(c->model, "merges");
     const int64_t count = foci_json_count(merges);
     size_t bytes = 0;
@@ -258,26 +283,17 @@ static focal_status list_merges(conversion *c)
     }
     c->merges = foci_alloc(c->ctx, (size_t)count, sizeof *c->merges);
     c->merge_text = foci_alloc(c->ctx, bytes, 1);
-    if (!c->merges || !c->merge_text) return FOCAL_ENOMEM;
+    bool *counts = foci_alloc(c->ctx, (size_t)count, sizeof *counts);
+    focal_status status = c->merges && c->merge_text && counts ? FOCAL_OK : FOCAL_ENOMEM;
+    /* Of two equal merges the later one counts here and the first in GGUF: only one may stay. */
+    for (int64_t n = 0; n < count && status == FOCAL_OK; n++) counts[n] = false;
+    for (uint64_t n = 0; n <= bpe->merge_mask && status == FOCAL_OK; n++)
+        if (bpe->merge[n].pair != UINT64_MAX) counts[bpe->merge[n].rank] = true;
     char *to = c->merge_text;
-    for (int64_t n = 0; n < count; n++) {
-        const foci_json *merge = foci_json_at(merges, n);
-        const foci_json *left = foci_json_at(merge, 0), *right = foci_json_at(merge, 1);
-        const size_t a = foci_json_length(left), b = foci_json_length(right);
-        if (foci_json_string(merge)) {
-            c->merges[n] = (foci_text){foci_json_string(merge), foci_json_length(merge)};
-            continue;
-        }
-        if (memchr(foci_json_string(left), ' ', a) || memchr(foci_json_string(right), ' ', b))
-            return cannot(c, "a merge of tokens with a space");
-        memcpy(to, foci_json_string(left), a);
-        to[a] = ' ';
-        memcpy(to + a + 1, foci_json_string(right), b);
-        c->merges[n] = (foci_text){to, a + 1 + b};
-        to += a + 1 + b;
-    }
-    c->merge_count = count;
-    return FOCAL_OK;
+    for (int64_t n = 0; n < count && status == FOCAL_OK; n++)
+        if (counts[n]) status = list_merge(c, foci_json_at(merges, n), &to);
+    foci_free(c->ctx, counts);
+    return status;
 }
 
 static focal_status list_scores(conversion *c)
