@@ -289,6 +289,106 @@ static void kinds_come_along(void **state)
     folder_remove(&f);
 }
 
+static uint32_t next_random(uint32_t *seed)
+{
+    *seed = *seed * 1664525U + 1013904223U;
+    return *seed >> 8;
+}
+
+/* A few tokens over a, b and c, and merges that make them: sometimes one token twice, sometimes not
+ * from all of its halves. */
+typedef struct small_bpe {
+    char tokens[16][16];
+    int32_t token_count;
+    char json[2048];
+} small_bpe;
+
+static int32_t find_small(const small_bpe *s, const char *text)
+{
+    for (int32_t n = 0; n < s->token_count; n++)
+        if (strcmp(s->tokens[n], text) == 0) return n;
+    return -1;
+}
+
+static void make_small(small_bpe *s, uint32_t *seed)
+{
+    static const char *const letters[] = {"a", "b", "c"};
+    char merges[1024] = "";
+    size_t used = 0;
+    *s = (small_bpe){.token_count = 3};
+    for (int n = 0; n < 3; n++) (void)snprintf(s->tokens[n], sizeof s->tokens[n], "%s", letters[n]);
+    const uint32_t count = 2 + next_random(seed) % 10;
+    for (uint32_t n = 0; n < count; n++) {
+        const char *left = s->tokens[next_random(seed) % (uint32_t)s->token_count];
+        const char *right = s->tokens[next_random(seed) % (uint32_t)s->token_count];
+        char joined[32];
+        (void)snprintf(joined, sizeof joined, "%s%s", left, right);
+        if (strlen(joined) > 7) continue;
+        used += (size_t)snprintf(merges + used, sizeof merges - used, "%s'%s %s'", used ? "," : "",
+                                 left, right);
+        if (find_small(s, joined) < 0)
+            (void)snprintf(s->tokens[s->token_count++], sizeof s->tokens[0], "%.15s", joined);
+    }
+    used = (size_t)snprintf(s->json, sizeof s->json, "{'model':{'type':'BPE','vocab':{");
+    for (int32_t n = 0; n < s->token_count; n++)
+        used += (size_t)snprintf(s->json + used, sizeof s->json - used, "%s'%s':%d", n ? "," : "",
+                                 s->tokens[n], n);
+    (void)snprintf(s->json + used, sizeof s->json - used, "},'merges':[%s]}}", merges);
+}
+
+/* The same tokens with the scores. */
+static focal_tokenizer *open_scored(focal_ctx *ctx, const small_bpe *s, const float *scores)
+{
+    foci_text tokens[16];
+    focal_tokenizer *t = NULL;
+    for (int32_t n = 0; n < s->token_count; n++) tokens[n] = foci_text_of(s->tokens[n]);
+    const foci_vocab_source source = {.what = "scored",
+                                      .model = {"llama", 5},
+                                      .tokens = tokens,
+                                      .scores = scores,
+                                      .token_count = s->token_count,
+                                      .bos = -1,
+                                      .eos = -1,
+                                      .eot = -1,
+                                      .unk = -1,
+                                      .pad = -1,
+                                      .add_bos = -1,
+                                      .add_eos = -1};
+    assert_status(ctx, foci_tokenizer_from_source(ctx, &source, &t), FOCAL_OK);
+    return t;
+}
+
+/* What foci_scores_of_merges accepts joins the same in every text, whatever the merges are. */
+static void scores_equal_merges_or_are_refused(void **state)
+{
+    focal_ctx *ctx = *state;
+    uint32_t seed = 1;
+    int accepted = 0, refused = 0;
+    for (int n = 0; n < 2000; n++) {
+        small_bpe s;
+        float scores[16];
+        focal_tokenizer *a = NULL;
+        make_small(&s, &seed);
+        foci_json *json = quoted_json(ctx, s.json);
+        assert_status(ctx, foci_tokenizer_from_json(ctx, "small", json, NULL, &a), FOCAL_OK);
+        const focal_status status = foci_scores_of_merges("small", a, scores);
+        foci_json_free(json);
+        if (status != FOCAL_OK) assert_status(ctx, status, FOCAL_EUNSUPPORTED);
+        refused += status != FOCAL_OK;
+        accepted += status == FOCAL_OK;
+        focal_tokenizer *b = status == FOCAL_OK ? open_scored(ctx, &s, scores) : NULL;
+        for (int k = 0; k < 20 && b; k++) {
+            char text[40];
+            const size_t bytes = 1 + next_random(&seed) % (sizeof text - 1);
+            for (size_t i = 0; i < bytes; i++) text[i] = "abc"[next_random(&seed) % 3];
+            compare_text(ctx, s.json, a, b, (foci_text){text, bytes}, 0);
+        }
+        focal_tokenizer_free(a);
+        focal_tokenizer_free(b);
+    }
+    assert_true(accepted > 200 && refused > 200);
+}
+
 static void assert_template(focal_ctx *ctx, const folder *f, const char *expected)
 {
     foci_gguf *gguf = NULL;
@@ -390,6 +490,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(gguf_goes_to_json_and_back, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(every_step_of_a_name_counts, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(kinds_come_along, open_ctx, close_ctx),
+        cmocka_unit_test_setup_teardown(scores_equal_merges_or_are_refused, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(template_comes_along, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(rows_decide_how_many, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(failing_memory_leaves_nothing, open_ctx, close_ctx),
