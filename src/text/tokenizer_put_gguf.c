@@ -19,6 +19,7 @@ typedef struct conversion {
     const foci_json *root, *model, *config;
     const focal_tokenizer *tokenizer;
     int64_t size; /* tokens to write */
+    bool is_byte_level;
     const char *kind, *pre;
     int add_space_prefix; /* -1: the kind has no such thing */
     foci_text *tokens;    /* (size) */
@@ -169,13 +170,18 @@ static focal_status check_added(const conversion *c)
     return FOCAL_OK;
 }
 
-/* At most the begin token before a text and the end token behind it. */
+/* True when nothing is put on a side of a text, or only the token of that id. */
+static bool is_only(const conversion *c, const int32_t *list, int32_t count, int32_t id)
+{
+    return count == 0 || (count == 1 && list[0] == id && id < c->size);
+}
+
 static focal_status check_around(const conversion *c)
 {
     const focal_tokenizer *t = c->tokenizer;
-    if (t->before_count > 1 || (t->before_count == 1 && t->before[0] != t->special.bos))
+    if (!is_only(c, t->before, t->before_count, t->special.bos))
         return cannot(c, "post_processor: tokens before a text other than bos_token");
-    if (t->behind_count > 1 || (t->behind_count == 1 && t->behind[0] != t->special.eos))
+    if (!is_only(c, t->behind, t->behind_count, t->special.eos))
         return cannot(c, "post_processor: tokens behind a text other than eos_token");
     return FOCAL_OK;
 }
@@ -217,7 +223,6 @@ static focal_status list_tokens(conversion *c)
     const foci_json *vocab = foci_json_get(c->model, "vocab");
     const foci_json *added = foci_json_get(c->root, "added_tokens");
     const int32_t unknown = c->tokenizer->special.unk;
-    const bool is_byte_level = strcmp(c->kind, "gpt2") == 0;
     foci_json_member member = {0};
     c->tokens = foci_alloc(c->ctx, (size_t)c->size, sizeof *c->tokens);
     c->types = foci_alloc(c->ctx, (size_t)c->size, sizeof *c->types);
@@ -238,7 +243,7 @@ static focal_status list_tokens(conversion *c)
             FOCAL_TRY(set_token(c, foci_json_int(member.value, -1), member.key, member.key_length,
                                 false));
     }
-    if (!is_byte_level && unknown >= 0 && unknown < c->size &&
+    if (!c->is_byte_level && unknown >= 0 && unknown < c->size &&
         c->types[unknown] == FOCAL_TOKEN_CONTROL)
         c->types[unknown] = FOCAL_TOKEN_UNKNOWN;
     return name_holes(c);
@@ -360,15 +365,15 @@ static focal_status put_keys(const conversion *c, foci_gguf_writer *writer)
 static focal_status convert(conversion *c, foci_gguf_writer *writer)
 {
     const focal_tokenizer *t = c->tokenizer;
-    const bool is_byte_level = t->model == FOCI_MODEL_BPE && t->bpe.is_byte_level;
+    c->is_byte_level = t->model == FOCI_MODEL_BPE && t->bpe.is_byte_level;
     if (t->model == FOCI_MODEL_UNIGRAM)
         FOCAL_TRY(plan_unigram(c));
     else
-        FOCAL_TRY(is_byte_level ? plan_byte_level(c) : plan_characters(c));
+        FOCAL_TRY(c->is_byte_level ? plan_byte_level(c) : plan_characters(c));
     FOCAL_TRY(check_added(c));
     FOCAL_TRY(check_around(c));
     FOCAL_TRY(list_tokens(c));
-    FOCAL_TRY(is_byte_level ? list_merges(c) : list_scores(c));
+    FOCAL_TRY(c->is_byte_level ? list_merges(c) : list_scores(c));
     return put_keys(c, writer);
 }
 

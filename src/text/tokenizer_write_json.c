@@ -341,6 +341,7 @@ static focal_status put_config(const output *o, foci_writer *w)
     foci_json_put_bool(w, s->add_eos);
     put_named(o, w, ",\n  \"bos_token\": ", s->bos);
     put_named(o, w, ",\n  \"eos_token\": ", s->eos);
+    if (s->eot != s->eos) put_named(o, w, ",\n  \"eot_token\": ", s->eot);
     put_named(o, w, ",\n  \"pad_token\": ", s->pad);
     put_named(o, w, ",\n  \"unk_token\": ", s->unk);
     foci_json_put(w, ",\n  \"clean_up_tokenization_spaces\": false");

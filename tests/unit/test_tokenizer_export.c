@@ -168,14 +168,12 @@ static foci_json *changed_json(focal_ctx *ctx, const char *name, const char *wha
     char *data = read_bytes(path, &bytes);
     char *place = memmem(data, bytes, what, strlen(what));
     assert_non_null(place);
-    const size_t before = (size_t)(place - data), behind = bytes - before - strlen(what);
+    const size_t before = (size_t)(place - data), from = before + strlen(what);
     char *text = new_array(bytes + strlen(with), 1);
-    memcpy(text, data, before);
-    memcpy(text + before, with, strlen(with));
-    memcpy(text + before + strlen(with), place + strlen(what), behind);
+    const int length = snprintf(text, bytes + strlen(with), "%.*s%s%.*s", (int)before, data, with,
+                                (int)(bytes - from), data + from);
     foci_json *root = NULL;
-    assert_status(ctx, foci_json_parse(ctx, path, text, before + strlen(with) + behind, &root),
-                  FOCAL_OK);
+    assert_status(ctx, foci_json_parse(ctx, path, text, (size_t)length, &root), FOCAL_OK);
     free(text);
     free(data);
     return root;
@@ -271,6 +269,7 @@ static void kinds_come_along(void **state)
     types[last + 2] = FOCAL_TOKEN_CONTROL;
     g.source.token_count += 3;
     g.source.pad = last + 2;
+    g.source.eot = last + 2; /* not by its name: that is <|end|> */
     g.source.pre = foci_text_of("gpt-2");
     check_source(ctx, "kinds", &g.source);
     const folder f = folder_new();
