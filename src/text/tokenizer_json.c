@@ -261,6 +261,7 @@ static void read_config(loading *l, const foci_json *config)
     focal_special_ids *special = &t->special;
     special->bos = named_token(l, config, "bos_token");
     special->eos = named_token(l, config, "eos_token");
+    special->eot = named_token(l, config, "eot_token");
     special->pad = named_token(l, config, "pad_token");
     special->unk = named_token(l, config, "unk_token");
     if (special->unk < 0)

@@ -19,6 +19,7 @@ typedef struct conversion {
     const foci_json *root, *model, *config;
     const focal_tokenizer *tokenizer;
     int64_t size; /* tokens to write */
+    bool is_byte_level;
     const char *kind, *pre;
     int add_space_prefix; /* -1: the kind has no such thing */
     foci_text *tokens;    /* (size) */
@@ -169,13 +170,18 @@ static focal_status check_added(const conversion *c)
     return FOCAL_OK;
 }
 
-/* At most the begin token before a text and the end token behind it. */
+/* True when nothing is put on a side of a text, or only the token of that id. */
+static bool is_only(const conversion *c, const int32_t *list, int32_t count, int32_t id)
+{
+    return count == 0 || (count == 1 && list[0] == id && id < c->size);
+}
+
 static focal_status check_around(const conversion *c)
 {
     const focal_tokenizer *t = c->tokenizer;
-    if (t->before_count > 1 || (t->before_count == 1 && t->before[0] != t->special.bos))
+    if (!is_only(c, t->before, t->before_count, t->special.bos))
         return cannot(c, "post_processor: tokens before a text other than bos_token");
-    if (t->behind_count > 1 || (t->behind_count == 1 && t->behind[0] != t->special.eos))
+    if (!is_only(c, t->behind, t->behind_count, t->special.eos))
         return cannot(c, "post_processor: tokens behind a text other than eos_token");
     return FOCAL_OK;
 }
@@ -217,7 +223,6 @@ static focal_status list_tokens(conversion *c)
     const foci_json *vocab = foci_json_get(c->model, "vocab");
     const foci_json *added = foci_json_get(c->root, "added_tokens");
     const int32_t unknown = c->tokenizer->special.unk;
-    const bool is_byte_level = strcmp(c->kind, "gpt2") == 0;
     foci_json_member member = {0};
     c->tokens = foci_alloc(c->ctx, (size_t)c->size, sizeof *c->tokens);
     c->types = foci_alloc(c->ctx, (size_t)c->size, sizeof *c->types);
@@ -238,15 +243,40 @@ static focal_status list_tokens(conversion *c)
             FOCAL_TRY(set_token(c, foci_json_int(member.value, -1), member.key, member.key_length,
                                 false));
     }
-    if (!is_byte_level && unknown >= 0 && unknown < c->size &&
+    if (!c->is_byte_level && unknown >= 0 && unknown < c->size &&
         c->types[unknown] == FOCAL_TOKEN_CONTROL)
         c->types[unknown] = FOCAL_TOKEN_UNKNOWN;
     return name_holes(c);
 }
 
-/* "left right" of each merge; those that the file writes as pairs are joined in merge_text. */
+static bool has_space(const foci_json *value)
+{
+    return memchr(foci_json_string(value), ' ', foci_json_length(value)) != NULL;
+}
+
+/* Puts "left right" of a merge into c->merges; one that the file writes as a pair is joined at *to,
+ * which moves on. */
+static focal_status list_merge(conversion *c, const foci_json *merge, char **to)
+{
+    const foci_json *left = foci_json_at(merge, 0), *right = foci_json_at(merge, 1);
+    const size_t a = foci_json_length(left), b = foci_json_length(right);
+    foci_text *out = &c->merges[c->merge_count++];
+    if (foci_json_string(merge)) {
+        *out = (foci_text){foci_json_string(merge), foci_json_length(merge)};
+        return FOCAL_OK;
+    }
+    if (has_space(left) || has_space(right)) return cannot(c, "a merge of tokens with a space");
+    *out = (foci_text){*to, a + 1 + b};
+    memcpy(*to, foci_json_string(left), a);
+    (*to)[a] = ' ';
+    memcpy(*to + a + 1, foci_json_string(right), b);
+    *to += a + 1 + b;
+    return FOCAL_OK;
+}
+
 static focal_status list_merges(conversion *c)
 {
+    const foci_bpe *bpe = &c->tokenizer->bpe;
     const foci_json *merges = foci_json_get(c->model, "merges");
     const int64_t count = foci_json_count(merges);
     size_t bytes = 0;
@@ -258,26 +288,17 @@ static focal_status list_merges(conversion *c)
     }
     c->merges = foci_alloc(c->ctx, (size_t)count, sizeof *c->merges);
     c->merge_text = foci_alloc(c->ctx, bytes, 1);
-    if (!c->merges || !c->merge_text) return FOCAL_ENOMEM;
+    bool *counts = foci_alloc(c->ctx, (size_t)count, sizeof *counts);
+    focal_status status = c->merges && c->merge_text && counts ? FOCAL_OK : FOCAL_ENOMEM;
+    /* Of two equal merges the later one counts here and the first in GGUF: only one may stay. */
+    for (int64_t n = 0; n < count && status == FOCAL_OK; n++) counts[n] = false;
+    for (uint64_t n = 0; n <= bpe->merge_mask && status == FOCAL_OK; n++)
+        if (bpe->merge[n].pair != UINT64_MAX) counts[bpe->merge[n].rank] = true;
     char *to = c->merge_text;
-    for (int64_t n = 0; n < count; n++) {
-        const foci_json *merge = foci_json_at(merges, n);
-        const foci_json *left = foci_json_at(merge, 0), *right = foci_json_at(merge, 1);
-        const size_t a = foci_json_length(left), b = foci_json_length(right);
-        if (foci_json_string(merge)) {
-            c->merges[n] = (foci_text){foci_json_string(merge), foci_json_length(merge)};
-            continue;
-        }
-        if (memchr(foci_json_string(left), ' ', a) || memchr(foci_json_string(right), ' ', b))
-            return cannot(c, "a merge of tokens with a space");
-        memcpy(to, foci_json_string(left), a);
-        to[a] = ' ';
-        memcpy(to + a + 1, foci_json_string(right), b);
-        c->merges[n] = (foci_text){to, a + 1 + b};
-        to += a + 1 + b;
-    }
-    c->merge_count = count;
-    return FOCAL_OK;
+    for (int64_t n = 0; n < count && status == FOCAL_OK; n++)
+        if (counts[n]) status = list_merge(c, foci_json_at(merges, n), &to);
+    foci_free(c->ctx, counts);
+    return status;
 }
 
 static focal_status list_scores(conversion *c)
@@ -345,15 +366,15 @@ static focal_status put_keys(const conversion *c, foci_gguf_writer *writer)
 static focal_status convert(conversion *c, foci_gguf_writer *writer)
 {
     const focal_tokenizer *t = c->tokenizer;
-    const bool is_byte_level = t->model == FOCI_MODEL_BPE && t->bpe.is_byte_level;
+    c->is_byte_level = t->model == FOCI_MODEL_BPE && t->bpe.is_byte_level;
     if (t->model == FOCI_MODEL_UNIGRAM)
         FOCAL_TRY(plan_unigram(c));
     else
-        FOCAL_TRY(is_byte_level ? plan_byte_level(c) : plan_characters(c));
+        FOCAL_TRY(c->is_byte_level ? plan_byte_level(c) : plan_characters(c));
     FOCAL_TRY(check_added(c));
     FOCAL_TRY(check_around(c));
     FOCAL_TRY(list_tokens(c));
-    FOCAL_TRY(is_byte_level ? list_merges(c) : list_scores(c));
+    FOCAL_TRY(c->is_byte_level ? list_merges(c) : list_scores(c));
     return put_keys(c, writer);
 }
 

@@ -20,6 +20,7 @@ typedef struct output {
     foci_vocab_source source;
     focal_tokenizer *tokenizer;
     bool is_byte_level, is_unigram;
+    int64_t end;        /* of the tokens that are written: behind it all are unused */
     foci_text template; /* without data: none */
 } output;
 
@@ -37,11 +38,12 @@ static focal_token_kind kind_of(const output *o, int64_t id)
     return type == 0 ? FOCAL_TOKEN_NORMAL : (focal_token_kind)type;
 }
 
-/* Tokens that tokenizer.json names; the others are holes between ids. */
+/* Tokens that tokenizer.json names; the others are holes between ids, which Unigram's list cannot
+ * have. */
 static bool is_kept(const output *o, int64_t id)
 {
-    return o->is_unigram ||
-           (o->source.tokens[id].bytes > 0 && kind_of(o, id) != FOCAL_TOKEN_UNUSED);
+    return o->is_unigram ? id < o->end
+                         : o->source.tokens[id].bytes > 0 && kind_of(o, id) != FOCAL_TOKEN_UNUSED;
 }
 
 static focal_status check_utf8(const output *o, const char *field, int64_t index, foci_text text)
@@ -291,7 +293,7 @@ static void put_unigram(const output *o, foci_writer *w)
     else
         foci_json_put(w, "null");
     foci_json_put(w, ",\"byte_fallback\":false,\n\"vocab\":[");
-    for (int64_t id = 0; id < o->source.token_count; id++) {
+    for (int64_t id = 0; id < o->end; id++) {
         char score[FOCI_REAL_BYTES];
         foci_json_put(w, id == 0 ? "\n[" : ",\n[");
         foci_json_put_text(w, o->source.tokens[id]);
@@ -339,6 +341,7 @@ static focal_status put_config(const output *o, foci_writer *w)
     foci_json_put_bool(w, s->add_eos);
     put_named(o, w, ",\n  \"bos_token\": ", s->bos);
     put_named(o, w, ",\n  \"eos_token\": ", s->eos);
+    if (s->eot != s->eos) put_named(o, w, ",\n  \"eot_token\": ", s->eot);
     put_named(o, w, ",\n  \"pad_token\": ", s->pad);
     put_named(o, w, ",\n  \"unk_token\": ", s->unk);
     foci_json_put(w, ",\n  \"clean_up_tokenization_spaces\": false");
@@ -370,6 +373,8 @@ static focal_status write_all(output *o, foci_gguf *gguf, const char *folder)
     FOCAL_TRY(foci_gguf_get_text(gguf, "tokenizer.chat_template", &o->template));
     o->is_unigram = o->tokenizer->model == FOCI_MODEL_UNIGRAM;
     o->is_byte_level = !o->is_unigram && o->tokenizer->bpe.is_byte_level;
+    o->end = o->source.token_count;
+    while (o->end > 1 && kind_of(o, o->end - 1) == FOCAL_TOKEN_UNUSED) o->end--;
     FOCAL_TRY(check_names(o));
     if (foci_utf8_valid(o->template.data, o->template.bytes) < o->template.bytes)
         return foci_fail(o->ctx, FOCAL_EFORMAT, "%s: tokenizer.chat_template is no UTF-8",
