@@ -50,7 +50,7 @@ static const foci_family *family_of(const foci_export *e)
 {
     const foci_config *c = &e->model->config;
     if (e->to_gguf && !c->family->gguf) return foci_family_of_hf("llama");
-    if (e->to_gguf || strcmp(c->family->name, "llama") != 0) return c->family;
+    if (e->to_gguf || e->model->dir || strcmp(c->family->name, "llama") != 0) return c->family;
     for (int32_t n = 0; n < c->L; n++)
         if (c->is_local[n]) return foci_family_of_hf("mistral");
     return c->family;

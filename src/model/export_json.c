@@ -116,8 +116,11 @@ static focal_status check_biases(const foci_export *e, bool *has_attention, bool
     else if (*has_attention)
         expected += is_qwen2 ? 3 : 4;
     if (*has_mlp && is_llama) expected += 3;
-    const bool is_right = count.any == expected * L && (!f->is_gpt2 || count.norm == L) &&
-                          (!is_qwen2 || *has_attention) && (!has_none || count.any == 0);
+    const foci_weights *w = &e->model->weights;
+    const bool has_norms = count.norm == L && w->final_norm.bias;
+    const bool is_right = count.any == expected * L && (!f->is_gpt2 || has_norms) &&
+                          (!is_qwen2 || *has_attention) && (!has_none || count.any == 0) &&
+                          !w->embed.bias && !w->positions.bias && !w->head.bias;
     if (is_right) return FOCAL_OK;
     return foci_fail(e->ctx, FOCAL_EUNSUPPORTED,
                      "%s: it has not the biases that %s of transformers has", e->model->path,

@@ -598,6 +598,56 @@ static void failures_leave_nothing(void **state)
     folder_remove(&f);
 }
 
+/* A golden model of one file, with members in front of the others of config.json. */
+static void copy_with(const char *name, const char *path, const char *members)
+{
+    char from[2 * PATH_BYTES], to[2 * PATH_BYTES];
+    size_t bytes = 0;
+    assert_int_equal(mkdir(path, 0777), 0);
+    (void)snprintf(from, sizeof from, "%s/model.safetensors", golden_model(name));
+    (void)snprintf(to, sizeof to, "%s/model.safetensors", path);
+    char *data = read_bytes(from, &bytes);
+    write_bytes(to, data, bytes);
+    free(data);
+    (void)snprintf(from, sizeof from, "%s/config.json", golden_model(name));
+    (void)snprintf(to, sizeof to, "%s/config.json", path);
+    data = read_bytes(from, &bytes);
+    const size_t room = bytes + strlen(members) + 2;
+    char *text = new_array(room, 1);
+    const int length = snprintf(text, room, "{%s%.*s", members, (int)bytes - 1, data + 1);
+    write_bytes(to, text, (size_t)length);
+    free(text);
+    free(data);
+}
+
+static void windows_have_a_period(void **state)
+{
+    focal_ctx *ctx = *state;
+    const folder f = folder_new();
+    char in[PATH_BYTES], gguf[PATH_BYTES], out[PATH_BYTES];
+    (void)snprintf(in, sizeof in, "%s", folder_file(&f, "in"));
+    (void)snprintf(gguf, sizeof gguf, "%s", folder_file(&f, "m.gguf"));
+    (void)snprintf(out, sizeof out, "%s", folder_file(&f, "m"));
+    copy_with("gemma2", in, "\"layer_types\": [\"full_attention\", \"sliding_attention\"],");
+    assert_refused(ctx, &f, in, gguf, NULL, FOCAL_EUNSUPPORTED, "have no period");
+    remove_result(in);
+    static const char *const lists[] = {"\"sliding_attention\", \"sliding_attention\"",
+                                        "\"full_attention\", \"full_attention\""};
+    for (size_t n = 0; n < FOCAL_COUNT(lists); n++) {
+        char members[PATH_BYTES];
+        (void)snprintf(members, sizeof members, "\"layer_types\": [%s],", lists[n]);
+        copy_with("gemma2", in, members);
+        run_export(ctx, in, gguf, NULL, NULL);
+        run_export(ctx, gguf, out, NULL, NULL);
+        assert_computes_same(ctx, in, gguf);
+        assert_computes_same(ctx, in, out);
+        remove_result(in);
+        remove_result(gguf);
+        remove_result(out);
+    }
+    folder_remove(&f);
+}
+
 /* What one format says and the other has no words for. */
 static void other_models_are_refused(void **state)
 {
@@ -620,17 +670,23 @@ static void other_models_are_refused(void **state)
                        cases[n].words);
         remove_result(in);
     }
-    const float bias[64] = {1.0F};
-    const addition more = {.tensor = {.name = "blk.0.attn_q.bias",
-                                      .dims = 1,
-                                      .shape = {64, 1, 1, 1},
-                                      .data = bias,
-                                      .bytes = sizeof bias}};
+    static const struct {
+        const char *name;
+        int64_t count;
+    } biases[] = {{"blk.0.attn_q.bias", 64}, {"output.bias", 369}};
+    const float bias[369] = {1.0F};
     char gguf[PATH_BYTES];
     (void)snprintf(gguf, sizeof gguf, "%s", folder_file(&f, "in.gguf"));
-    write_with(ctx, gguf, &more);
-    assert_refused(ctx, &f, gguf, folder_file(&f, "m"), NULL, FOCAL_EUNSUPPORTED,
-                   "it has not the biases that LlamaForCausalLM");
+    for (size_t n = 0; n < FOCAL_COUNT(biases); n++) {
+        const addition more = {.tensor = {.name = biases[n].name,
+                                          .dims = 1,
+                                          .shape = {biases[n].count, 1, 1, 1},
+                                          .data = bias,
+                                          .bytes = (size_t)biases[n].count * sizeof(float)}};
+        write_with(ctx, gguf, &more);
+        assert_refused(ctx, &f, gguf, folder_file(&f, "m"), NULL, FOCAL_EUNSUPPORTED,
+                       "it has not the biases that LlamaForCausalLM");
+    }
     folder_remove(&f);
 }
 
@@ -738,6 +794,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(parts_are_guarded, open_reference, close_ctx),
         cmocka_unit_test_setup_teardown(force_replaces_the_model, open_reference, close_ctx),
         cmocka_unit_test_setup_teardown(failures_leave_nothing, open_reference, close_ctx),
+        cmocka_unit_test_setup_teardown(windows_have_a_period, open_reference, close_ctx),
         cmocka_unit_test_setup_teardown(other_models_are_refused, open_reference, close_ctx),
         cmocka_unit_test_setup_teardown(memory_runs_out, open_reference, close_ctx),
     };
