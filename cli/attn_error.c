@@ -121,6 +121,7 @@ static focal_status run_row(const attn_job *job, bench_reference *ref, int32_t r
     };
     focal_attn_args args = job->args;
     args.dtype = FOCAL_F32;
+    args.has_q8_keys = false;
     args.T = 1;
     args.S = (int32_t)(position + 1);
     args.q = ref->q;

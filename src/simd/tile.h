@@ -71,17 +71,24 @@ FOCI_INLINE void tile_store(float *to, int64_t stride, vec acc[MR][2])
 /* A block of q8_0: a float16 scale, then levels of one byte each. */
 enum { Q8_LEVELS = 32, Q8_BYTES = 34, Q8_SCALE_BYTES = 2 };
 
-/* VL words of a row of such blocks, from element `at` on, a multiple of VL * PACK: a vector lies
- * within one block, and nothing outside the block is read. */
-FOCI_INLINE vec q8_words(const char *row, int64_t at)
+/* The levels of a row of such blocks from element `at` on. VL * PACK of them lie within one block,
+ * where `at` is a multiple of that. */
+static inline const int8_t *q8_levels(const char *row, int64_t at)
 {
-    const char *block = row + at / Q8_LEVELS * Q8_BYTES;
-    const int8_t *levels = (const int8_t *)block + Q8_SCALE_BYTES + at % Q8_LEVELS;
-    return v_scale_levels(levels, v_spread_f16((const uint8_t *)block));
+    return (const int8_t *)row + at / Q8_LEVELS * Q8_BYTES + Q8_SCALE_BYTES + at % Q8_LEVELS;
 }
 
-/* VL words of a row of `width` elements, from element `at` on; zeros past its end. A row of q8_0 is
- * whole blocks. */
+/* One row of such blocks as packed words. */
+static inline void expand_q8(float *words, const char *row, int64_t width)
+{
+    for (int64_t at = 0; at < width; at += (int64_t)VL * PACK) {
+        const char *block = row + at / Q8_LEVELS * Q8_BYTES;
+        const vec scale = v_spread_f16((const uint8_t *)block);
+        v_store(words + at / PACK, v_scale_levels(q8_levels(row, at), scale));
+    }
+}
+
+/* VL words of a row of `width` elements, from element `at` on; zeros past its end. */
 static inline vec words_at(const char *row, focal_dtype dtype, int64_t at, int64_t width)
 {
     const int64_t left = width - at;
@@ -90,7 +97,6 @@ static inline vec words_at(const char *row, focal_dtype dtype, int64_t at, int64
         const float *from = (const float *)(const void *)row + at;
         return left >= VL ? v_load(from) : v_load_some(from, left);
     }
-    if (dtype == FOCAL_Q8_0) return q8_words(row, at);
     const char *from = row + 2 * at;
     if (left >= (int64_t)VL * PACK) {
         if (PACK == 2) return v_load_words(from);

@@ -278,9 +278,9 @@ static inline void v_store_levels(int8_t *p, vec x)
 }
 
 /* foci_f16_to_float() in lanes: AVX2 says nothing about float16 instructions. */
-static inline vec v_load_f16(const uint8_t *h)
+static inline vec v_widen_f16(__m128i h)
 {
-    const __m256i x = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)h));
+    const __m256i x = _mm256_cvtepu16_epi32(h);
     const __m256i rest = x & _mm256_set1_epi32(0x7FFF), bias = _mm256_set1_epi32(112 << 23);
     const __m256i is_odd = _mm256_cmpgt_epi32(rest, _mm256_set1_epi32(0x7BFF));
     const __m256i is_small = _mm256_cmpgt_epi32(_mm256_set1_epi32(0x400), rest);
@@ -292,12 +292,28 @@ static inline vec v_load_f16(const uint8_t *h)
     return _mm256_castsi256_ps(bits | sign);
 }
 
+static inline vec v_load_f16(const uint8_t *h)
+{
+    return v_widen_f16(_mm_loadu_si128((const __m128i *)h));
+}
+
+static inline vec v_gather_f16(const char *const place[VL], int64_t offset)
+{
+    int16_t h[VL];
+    for (int n = 0; n < VL; n++) memcpy(&h[n], place[n] + offset, sizeof h[n]);
+    return v_widen_f16(_mm_setr_epi16(h[0], h[1], h[2], h[3], h[4], h[5], h[6], h[7]));
+}
+
 static inline vec v_spread_f16(const uint8_t h[2])
 {
     return v_set1(foci_f16_to_float((uint16_t)(h[0] | h[1] << 8)));
 }
 
-/* VL packed words: levels times their scale. */
+static inline vec v_load_levels(const int8_t *levels)
+{
+    return v_load_i8(levels);
+}
+
 static inline vec v_scale_levels(const int8_t *levels, vec scale)
 {
     return v_mul(scale, v_load_i8(levels));

