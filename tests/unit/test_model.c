@@ -133,7 +133,7 @@ static void a_cache_in_q8_0_is_near(void **state)
             const double error = farthest(got, f.logits) / f.largest;
             print_message("%s, %d tokens a pass: %.1e of the largest logit\n",
                           focal_dtype_name((focal_dtype)precision), steps[s], error);
-            if (!(error < (precision == FOCAL_F32 ? 0.02 : 0.1)) || error < 1e-6)
+            if (!(error < (precision == FOCAL_F32 ? 0.05 : 0.1)) || error < 1e-6)
                 fail_msg("off by %g of the largest logit", error);
         }
         close_fixture(&f);
