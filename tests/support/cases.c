@@ -376,14 +376,16 @@ static void fill_values(void *data, double *copy, int32_t count, focal_dtype dty
     }
 }
 
-/* The same in blocks, some of them with a scale that is negative, subnormal or 0, as no quantiser
- * makes them, and with the level that none uses. */
+/* The same in blocks, some of them with a scale that is negative or 0, as no quantiser makes them,
+ * and with the level that none uses. A place in the row where it is subnormal has that in all rows:
+ * a kernel may lose what is 2^-15 of another row's. */
 static void fill_blocks(void *data, double *copy, int32_t count, uint64_t seed, uint64_t stream,
                         int64_t at)
 {
     for (int32_t n = 0; n < count; n += Q8_LEVELS) {
-        const uint64_t kind =
-            foci_random_below(seed, stream, ((uint64_t)at + (uint64_t)n) ^ (1ULL << 40), 40);
+        const uint64_t place = (uint64_t)at + (uint64_t)n, columns = 1ULL << 41;
+        uint64_t kind = 2 * foci_random_below(seed, stream, place ^ (1ULL << 40), 20);
+        if (foci_random_below(seed, stream, (uint64_t)n ^ columns, 8) == 0) kind = 1;
         const float scale = kind == 0 ? 0.0F : kind == 1 ? 0x1p-20F : 2.5F / 127.0F;
         const uint16_t half =
             (uint16_t)(foci_f16_from_float(scale) | (uint16_t)(kind == 2 ? 0x8000 : 0));

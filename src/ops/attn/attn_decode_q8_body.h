@@ -4,8 +4,6 @@
 #ifndef FOCI_OPS_ATTN_ATTN_DECODE_Q8_BODY_H
 #define FOCI_OPS_ATTN_ATTN_DECODE_Q8_BODY_H
 
-enum { MAX_BLOCKS = FOCAL_MAX_HEAD_WIDTH / Q8_LEVELS };
-
 /* scale[b][n]: of block b of row n, for VL rows. */
 FOCI_INLINE void q8_scales(const char *const row[VL], int64_t blocks, float *scale, int64_t stride)
 {
@@ -158,5 +156,12 @@ static void q8_value_rows(stream *st, stream_turn *turn, const stream_turn *next
     else
         q8_value_sets(st, turn->v, next->v, weights, keys, 1);
 }
+
+static void q8_begin(stream *st)
+{
+    (void)st;
+}
+
+static const q8_stream float_levels = {q8_begin, q8_scores, q8_value_rows};
 
 #endif /* FOCI_OPS_ATTN_ATTN_DECODE_Q8_BODY_H */

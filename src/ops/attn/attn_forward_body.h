@@ -55,6 +55,7 @@ typedef struct fwd_call {
     int64_t o_stride;    /* floats of an output row: v_panels * NR */
     int64_t panel_words; /* a packed panel: keys, then values, then memberships with a gate */
     const focal_attn_gate *gate; /* of the scores, or NULL */
+    const struct q8_stream *q8;  /* how keys in q8_0 are streamed */
     char *scratch;               /* one piece a thread */
     int64_t scratch_bytes;
     struct fwd_item *items;
