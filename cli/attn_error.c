@@ -58,8 +58,8 @@ static int open_reference(const attn_job *job, bool has_grads, bench_reference *
     }
     ref->rows = cli_alloc("the reference", (size_t)S * (size_t)setup->routers, sizeof(int32_t));
     if (!ref->rows) return CLI_FAILED;
-    attn_read(setup->dtype, job->tensors->k, 0, S * kD, ref->k);
-    attn_read(setup->dtype, job->tensors->v, 0, S * vD, ref->v);
+    attn_read(attn_kv_dtype(setup), job->tensors->k, 0, S * kD, ref->k);
+    attn_read(attn_kv_dtype(setup), job->tensors->v, 0, S * vD, ref->v);
     return cli_open_ctx(focal_ctx_threads(job->ctx), "ref", &ref->ctx);
 }
 
@@ -121,6 +121,7 @@ static focal_status run_row(const attn_job *job, bench_reference *ref, int32_t r
     };
     focal_attn_args args = job->args;
     args.dtype = FOCAL_F32;
+    args.has_q8_keys = false;
     args.T = 1;
     args.S = (int32_t)(position + 1);
     args.q = ref->q;

@@ -100,7 +100,9 @@ static unsigned detect_features(void)
     if (features && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
         features |= FOCI_AVX512;
-    if ((features & FOCI_AVX512) && __builtin_cpu_supports("avx512bf16"))
+    /* Every machine with the second has the first; its kernels use both. */
+    if ((features & FOCI_AVX512) && __builtin_cpu_supports("avx512vnni") &&
+        __builtin_cpu_supports("avx512bf16"))
         features |= FOCI_AVX512BF16;
 #endif
     return features;

@@ -68,6 +68,26 @@ FOCI_INLINE void tile_store(float *to, int64_t stride, vec acc[MR][2])
     }
 }
 
+/* A block of q8_0: a float16 scale, then levels of one byte each. */
+enum { Q8_LEVELS = 32, Q8_BYTES = 34, Q8_SCALE_BYTES = 2 };
+
+/* The levels of a row of such blocks from element `at` on. VL * PACK of them lie within one block,
+ * where `at` is a multiple of that. */
+static inline const int8_t *q8_levels(const char *row, int64_t at)
+{
+    return (const int8_t *)row + at / Q8_LEVELS * Q8_BYTES + Q8_SCALE_BYTES + at % Q8_LEVELS;
+}
+
+/* One row of such blocks as packed words. */
+static inline void expand_q8(float *words, const char *row, int64_t width)
+{
+    for (int64_t at = 0; at < width; at += (int64_t)VL * PACK) {
+        const char *block = row + at / Q8_LEVELS * Q8_BYTES;
+        const vec scale = v_spread_f16((const uint8_t *)block);
+        v_store(words + at / PACK, v_scale_levels(q8_levels(row, at), scale));
+    }
+}
+
 /* VL words of a row of `width` elements, from element `at` on; zeros past its end. */
 static inline vec words_at(const char *row, focal_dtype dtype, int64_t at, int64_t width)
 {

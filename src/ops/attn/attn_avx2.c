@@ -13,7 +13,7 @@ bool foci_attn_avx2_can(const focal_ctx *ctx, const focal_attn_args *args)
 
 focal_status foci_attn_avx2_forward(focal_ctx *ctx, const focal_attn_args *args)
 {
-    return forward(ctx, args);
+    return forward(ctx, args, &float_levels);
 }
 
 focal_status foci_attn_avx2_backward(focal_ctx *ctx, const focal_attn_args *args,

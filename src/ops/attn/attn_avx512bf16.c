@@ -4,6 +4,7 @@
 
 #include "ops/attn/attn_backward_body.h"
 #include "ops/attn/attn_decode_body.h"
+#include "ops/attn/attn_decode_q8_vnni.h"
 
 bool foci_attn_avx512bf16_can(const focal_ctx *ctx, const focal_attn_args *args)
 {
@@ -13,7 +14,7 @@ bool foci_attn_avx512bf16_can(const focal_ctx *ctx, const focal_attn_args *args)
 
 focal_status foci_attn_avx512bf16_forward(focal_ctx *ctx, const focal_attn_args *args)
 {
-    return forward(ctx, args);
+    return forward(ctx, args, &integer_levels);
 }
 
 focal_status foci_attn_avx512bf16_backward(focal_ctx *ctx, const focal_attn_args *args,

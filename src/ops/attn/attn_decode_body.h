@@ -12,10 +12,11 @@
 enum {
     SPLIT_LEAST = 512, /* keys of a piece: the start of each, which nobody asked for, shows */
     SPLIT_MOST = 2048,
-    SPLIT_PIECES = 16,            /* as many as that, between these */
-    STREAM_KEYS = NR,             /* keys at a time */
-    ROW_SET = 4,                  /* rows whose sums stay in registers */
-    VALUE_SETS = VL == 16 ? 2 : 1 /* panels of columns likewise: 16 of 32 registers, 8 of 16 */
+    SPLIT_PIECES = 16,             /* as many as that, between these */
+    STREAM_KEYS = NR,              /* keys at a time */
+    ROW_SET = 4,                   /* rows whose sums stay in registers */
+    VALUE_SETS = VL == 16 ? 2 : 1, /* panels of columns likewise: 16 of 32 registers, 8 of 16 */
+    MAX_BLOCKS = FOCAL_MAX_HEAD_WIDTH / Q8_LEVELS
 };
 
 /* Rows of some key heads against entries [begin, end) of a list (NULL: positions). */
@@ -62,8 +63,19 @@ typedef struct stream {
     uint32_t seen[STREAM_ROWS]; /* bits of the keys at hand */
     uint64_t query_mask;        /* shared groups: of the one token, 0 elsewhere */
     float *s;                   /* (STREAM_ROWS, STREAM_KEYS) scores of the keys at hand */
-    float *p;                   /* (STREAM_ROWS, STREAM_KEYS / PACK) and weights, packed words */
+    float *p; /* (STREAM_ROWS, STREAM_KEYS / PACK) and weights, packed words; with q8_0 floats */
+    float
+        q_unit[STREAM_ROWS]; /* with q8_0: of queries as integers, and what bytes without a sign */
+    int32_t q_bias[STREAM_ROWS][MAX_BLOCKS]; /* add to their products */
 } stream;
+
+/* How keys and values in q8_0 are streamed: once a head, then for VL keys (from `half` of the turn
+ * on) and for the values of a turn, `count` of them. */
+typedef struct q8_stream {
+    void (*begin)(stream *st);
+    void (*scores)(const stream *st, const stream_turn *turn, const stream_turn *next, int half);
+    void (*values)(stream *st, stream_turn *turn, const stream_turn *next, int32_t count);
+} q8_stream;
 
 /* VL words of a row, all there. */
 FOCI_INLINE vec whole_words(const char *row, int64_t at, const focal_dtype dtype)
@@ -190,7 +202,10 @@ FOCI_INLINE void stream_weights(stream *st, int32_t row, uint32_t bits)
     for (int n = 0; n < 2; n++) y[n] = v_exp2(y[n]);
     v_store(st->sum + (int64_t)row * VL,
             v_add(v_load(st->sum + (int64_t)row * VL), v_add(y[0], y[1])));
-    v_store_packed(st->p + (int64_t)row * (STREAM_KEYS / PACK), y[0], y[1]);
+    if (PACK == 2 && st->call->a->has_q8_keys) /* to be scaled before they are packed */
+        for (int n = 0; n < 2; n++) v_store(st->p + (int64_t)row * STREAM_KEYS + n * VL, y[n]);
+    else
+        v_store_packed(st->p + (int64_t)row * (STREAM_KEYS / PACK), y[0], y[1]);
 }
 
 /* o += weights x values for rows [first, first + count), count at most ROW_SET; is_even: rows are
@@ -273,6 +288,8 @@ static void stream_value_rows(stream *st, int32_t first, int32_t count, const ch
         stream_sets(st, first, count, v, next, weights, keys, FOCAL_BF16, false);
     }
 }
+
+#include "ops/attn/attn_decode_q8_body.h"
 
 /* What a piece reads: its rows, and the list that names them. */
 typedef struct stream_source {
@@ -358,7 +375,8 @@ static void stream_half(stream *st, const stream_turn *turn, const stream_turn *
 }
 
 /* Rows of the item's key heads through its entries: VL keys of one head, then of the next. */
-static void stream_item(const split_item *item, const stream_source *sources, stream *streams)
+static void stream_item(const split_item *item, const stream_source *sources, stream *streams,
+                        const q8_stream *q8)
 {
     stream_turn turns[2][STREAM_HEADS];
     for (int32_t h = 0; h < item->heads; h++) {
@@ -379,11 +397,16 @@ static void stream_item(const split_item *item, const stream_source *sources, st
         }
         for (int half = 0; half < STREAM_KEYS; half += VL)
             for (int32_t h = 0; h < item->heads; h++)
-                stream_scores(&streams[h], &turn[h], &next[h], half);
+                if (q8)
+                    q8->scores(&streams[h], &turn[h], &next[h], half);
+                else
+                    stream_scores(&streams[h], &turn[h], &next[h], half);
         for (int32_t h = 0; h < item->heads; h++)
             is_whole[h] = stream_turn_weights(
                 &streams[h], entry, count, met_before(&streams[h], &sources[h], &turn[h], count));
-        for (int half = 0; half < STREAM_KEYS; half += VL)
+        for (int32_t h = 0; q8 && h < item->heads; h++)
+            q8->values(&streams[h], &turn[h], &next[h], count);
+        for (int half = 0; !q8 && half < STREAM_KEYS; half += VL)
             for (int32_t h = 0; h < item->heads; h++)
                 stream_half(&streams[h], &turn[h], &next[h], half, count, is_whole[h]);
     }
@@ -437,10 +460,10 @@ static void begin_stream(const split_call *split, const split_item *item, int32_
     const focal_attn_args *a = call->a;
     const fwd_item block = {item->seq, g, item->token, item->tokens, 0};
     const focal_keys *keys = a->seqs[item->seq].keys;
-    const int64_t size = (int64_t)focal_dtype_bytes(a->dtype);
+    const int64_t q_bytes = a->D * (int64_t)focal_dtype_bytes(a->dtype);
     *st = (stream){.call = call, .rows = item->tokens * call->group};
-    st->k_bytes = a->D * size;
-    st->v_bytes = a->Dv * size;
+    st->k_bytes = foci_attn_kv_bytes(a, a->D);
+    st->v_bytes = foci_attn_kv_bytes(a, a->Dv);
     st->q_stride = foci_round_up(call->q_words, VL);
     st->q = s->q + (int64_t)h * st->rows * st->q_stride;
     st->o = s->o + (int64_t)h * st->rows * call->o_stride;
@@ -450,9 +473,10 @@ static void begin_stream(const split_call *split, const split_item *item, int32_
     memset(st->o, 0, (size_t)(st->rows * call->o_stride) * sizeof *st->o);
     for (int32_t n = 0; n < st->rows; n++) {
         const char *q = q_row_at(call, &block, item->token + n / call->group);
-        pack_row(st->q + n * st->q_stride, q + n % call->group * st->k_bytes, a->dtype, a->D);
+        pack_row(st->q + n * st->q_stride, q + n % call->group * q_bytes, a->dtype, a->D);
         st->is_fresh[n] = true;
     }
+    if (a->has_q8_keys) call->q8->begin(st);
     split_intervals(split, item, st->lo, st->hi);
     if (item->part > 0 && keys->mode == FOCAL_SHARED)
         st->query_mask =
@@ -476,7 +500,7 @@ static void split_streamed(const split_call *split, const split_item *item, cons
                                      .keys = seq->keys};
         if (seq->keys) sources[h].router = foci_router_of(seq->keys->routers, g);
     }
-    stream_item(item, sources, streams);
+    stream_item(item, sources, streams, a->has_q8_keys ? call->q8 : NULL);
     for (int32_t h = 0; h < item->heads; h++) {
         const stream *st = &streams[h];
         for (int32_t n = 0; n < st->rows; n++, partial += call->o_stride + 2)
@@ -679,9 +703,9 @@ static focal_status run_forward(fwd_call *call)
     return split_count > 0 ? run_split(call) : FOCAL_OK;
 }
 
-static focal_status forward(focal_ctx *ctx, const focal_attn_args *args)
+static focal_status forward(focal_ctx *ctx, const focal_attn_args *args, const q8_stream *q8)
 {
-    fwd_call call = {.ctx = ctx, .a = args, .group = args->H / args->G};
+    fwd_call call = {.ctx = ctx, .a = args, .group = args->H / args->G, .q8 = q8};
     call.q_words = words_of(args->D);
     call.v_panels = foci_pieces(args->Dv, NR);
     call.o_stride = call.v_panels * NR;

@@ -55,6 +55,7 @@ typedef struct fwd_call {
     int64_t o_stride;    /* floats of an output row: v_panels * NR */
     int64_t panel_words; /* a packed panel: keys, then values, then memberships with a gate */
     const focal_attn_gate *gate; /* of the scores, or NULL */
+    const struct q8_stream *q8;  /* how keys in q8_0 are streamed */
     char *scratch;               /* one piece a thread */
     int64_t scratch_bytes;
     struct fwd_item *items;
@@ -381,11 +382,34 @@ static strip_bounds bounds_of(const int32_t *lo, const int32_t *hi)
     return b;
 }
 
+/* Rows of q8_0 (NULL: none) as rows of the type that words are made of. */
+static void expand_rows(const char *const q8[NR], int64_t width, float *words, const char *row[NR])
+{
+    for (int n = 0; n < NR; n++, words += FOCAL_MAX_HEAD_WIDTH / PACK) {
+        row[n] = q8[n] ? (const char *)words : NULL;
+        if (q8[n]) expand_q8(words, q8[n], width);
+    }
+}
+
+/* pack_panel() for rows of q8_0. */
+static __attribute__((noinline)) bool pack_q8_panel(const fwd_call *call, const char *const k[NR],
+                                                    const char *const v[NR], float *panel)
+{
+    const focal_dtype dtype = PACK == 2 ? FOCAL_BF16 : FOCAL_F32;
+    float words[NR * FOCAL_MAX_HEAD_WIDTH / PACK];
+    const char *row[NR];
+    expand_rows(k, call->a->D, words, row);
+    pack_transposed(panel, row, dtype, call->a->D);
+    expand_rows(v, call->a->Dv, words, row);
+    return pack_columns(panel + call->q_words * NR, row, NR, dtype, call->a->Dv);
+}
+
 /* Packs keys and values of a panel; NULL: zeros. Returns whether a value is infinite or NaN. */
 static bool pack_panel(const fwd_call *call, const char *const k[NR], const char *const v[NR],
                        float *panel)
 {
     const focal_attn_args *a = call->a;
+    if (a->has_q8_keys) return pack_q8_panel(call, k, v, panel);
     pack_transposed(panel, k, a->dtype, a->D);
     return pack_columns(panel + call->q_words * NR, v, NR, a->dtype, a->Dv);
 }
