@@ -1,11 +1,13 @@
 /* Patterns through PCRE2 with Unicode properties: compiled to machine code where the system lets
- * that happen, interpreted else, and when the machine code runs out of stack. PCRE2 does not say
- * how long it took, so each attempt sees a window of the text and a limit of steps; a wider window
- * or a higher limit, where an attempt wants one, is paid from what the text allows. */
+ * that happen, interpreted else, and when the machine code runs out of stack. A first
+ * attempt sees a window of the text and has a limit of steps. A wider window, where an attempt
+ * comes to its end, and the time of attempts with a higher limit are paid from what the text
+ * allows. */
 #include "text/pattern.h"
 
 #include <pthread.h>
 #include <string.h>
+#include <time.h>
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
@@ -18,13 +20,13 @@ enum {
     HEAP_KIBIBYTES = 64 << 10, /* of one match that backtracks */
     STACK_LEAST = 32 << 10,
     STACK_MOST = 1 << 20,
-    WINDOW = 64,    /* bytes that a first attempt sees */
-    WIDER = 4,      /* by what the next window is wider, */
-    STEPS = 64,     /* steps of a first attempt, */
-    STEPS_MORE = 8, /* and by what the next limit is higher */
-    STEPS_MOST = 100000000,
-    WORK_BASE = 1 << 20,
-    WORK_A_BYTE = 64
+    WINDOW = 64,    /* bytes that a first attempt sees, */
+    WIDER = 4,      /* and by what the next window is wider */
+    STEPS = 64,     /* of a first attempt; real patterns need ten or twenty, */
+    STEPS_MORE = 4, /* and by what the next limit is higher */
+    STEPS_MOST = 1 << 28,
+    WORK_BASE = 1 << 27, /* about nanoseconds: reading a byte counts as one */
+    WORK_A_BYTE = 1 << 8
 };
 
 /* An attempt: [at, stop) is what it sees, and `at` is where it may begin. */
@@ -138,31 +140,37 @@ static size_t window_end(const foci_pattern_text *in, const attempt *a)
     return stop;
 }
 
-static int match(foci_pattern *pattern, PCRE2_SPTR text, const attempt *a, uint32_t options)
+/* Nanoseconds that this thread has worked. */
+static int64_t worked(void)
 {
-    if (a->is_interpreted) options |= PCRE2_NO_JIT;
-    pcre2_set_match_limit(pattern->limits, a->steps);
-    return pcre2_match(pattern->code, text, a->stop, a->at, options | PCRE2_NO_UTF_CHECK,
-                       pattern->match, pattern->limits);
+    struct timespec now;
+    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-/* What the next attempt costs at the most. A step of machine code may look at the whole window, the
- * interpreter counts nearly every look. */
-static int64_t cost(const attempt *a)
+/* A step may read one character or all of the window: only a clock knows. */
+static int match(foci_pattern *pattern, const foci_pattern_text *in, const attempt *a,
+                 uint32_t options)
 {
-    const int64_t windows = a->is_interpreted ? 1 : a->steps / STEPS;
-    return windows * (int64_t)a->window + a->steps;
+    static const char nothing[] = "";
+    const bool is_first = a->steps == STEPS;
+    const int64_t begin = is_first ? 0 : worked();
+    if (a->is_interpreted) options |= PCRE2_NO_JIT;
+    pcre2_set_match_limit(pattern->limits, a->steps);
+    const int found =
+        pcre2_match(pattern->code, (PCRE2_SPTR)(in->text ? in->text : nothing), a->stop, a->at,
+                    options | PCRE2_NO_UTF_CHECK, pattern->match, pattern->limits);
+    if (!is_first) *in->work -= worked() - begin;
+    return found;
 }
 
 /* Decides about the text of one window, or says what the next attempt is; true when it is over. */
 static bool is_decided(foci_pattern *pattern, const foci_pattern_text *in, attempt *a, int *found)
 {
-    static const char nothing[] = "";
     const size_t *place = pcre2_get_ovector_pointer(pattern->match);
     a->stop = window_end(in, a);
     const bool sees_end = a->stop == in->bytes;
-    *found = match(pattern, (PCRE2_SPTR)(in->text ? in->text : nothing), a,
-                   sees_end ? 0 : PCRE2_PARTIAL_HARD);
+    *found = match(pattern, in, a, sees_end ? 0 : PCRE2_PARTIAL_HARD);
     if (*found == PCRE2_ERROR_JIT_STACKLIMIT && !a->is_interpreted) {
         a->is_interpreted = true;
     } else if (*found == PCRE2_ERROR_MATCHLIMIT && a->steps < STEPS_MOST) {
@@ -187,7 +195,7 @@ focal_status foci_pattern_find(focal_ctx *ctx, foci_pattern *pattern, const foci
     attempt a = {.at = from, .window = WINDOW, .steps = STEPS, .is_interpreted = !pattern->stack};
     int found;
     pthread_mutex_lock(&pattern->lock);
-    while (!is_decided(pattern, in, &a, &found) && *in->work >= 0) *in->work -= cost(&a);
+    while (!is_decided(pattern, in, &a, &found) && *in->work >= 0) *in->work -= (int64_t)a.window;
     const size_t *place = pcre2_get_ovector_pointer(pattern->match);
     *begin = found > 0 ? place[0] : in->bytes;
     *end = found > 0 ? place[1] : in->bytes;
