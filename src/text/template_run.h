@@ -68,7 +68,11 @@ typedef struct foci_call {
     foci_value self; /* the filtered or tested value, or the object of a method */
     foci_arguments args;
     foci_value bound[FOCI_BUILTIN_NAMES];
+    int32_t how; /* of the builtin */
 } foci_call;
+
+/* Ends of a text. */
+enum { FOCI_LEFT = 1, FOCI_RIGHT = 2, FOCI_BOTH = 3 };
 
 typedef focal_status (*foci_builtin_run)(foci_run *run, foci_call *call, foci_value *out);
 
@@ -79,6 +83,7 @@ typedef struct foci_builtin {
     int32_t required; /* of the names below */
     /* Of its arguments: "/x" has a place but no name, "*" stands for any, which stay unbound. */
     const char *names[FOCI_BUILTIN_NAMES];
+    int32_t how; /* tells builtins apart that share a function; it is in the call */
 } foci_builtin;
 
 typedef struct foci_template_limits {
@@ -190,8 +195,8 @@ focal_status foci_replace(foci_run *run, foci_chars text, foci_chars old, foci_c
 focal_status foci_upper(foci_run *run, foci_call *call, foci_value *out);
 focal_status foci_template_lower(foci_run *run, foci_call *call, foci_value *out);
 focal_status foci_capitalize(foci_run *run, foci_call *call, foci_value *out);
-focal_status foci_strip(foci_run *run, foci_call *call, foci_value *out);
-focal_status foci_center(foci_run *run, foci_call *call, foci_value *out);
+focal_status foci_strip(foci_run *run, foci_call *call, foci_value *out); /* how: which ends */
+focal_status foci_pad(foci_run *run, foci_call *call, foci_value *out);   /* how: where to */
 focal_status foci_splitlines(foci_run *run, foci_call *call, foci_value *out);
 
 /* A list that grows, inside a store. */
