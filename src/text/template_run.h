@@ -142,14 +142,15 @@ focal_status foci_call_value(foci_run *run, foci_value callee, const foci_argume
 /* template_access.c */
 focal_status foci_attribute(foci_run *run, foci_value object, foci_chars name, foci_value *out);
 focal_status foci_item(foci_run *run, foci_value object, foci_value key, foci_value *out);
-/* bounds: start, stop, step; none where left out. */
-focal_status foci_slice(foci_run *run, foci_value object, const foci_value bounds[3],
-                        foci_value *out);
 /* All of an iterable, in a row; reading a generator spends it. Undefined is empty. */
 focal_status foci_items(foci_run *run, foci_value value, const foci_value **items, int64_t *count);
 focal_status foci_length(foci_run *run, foci_value value, int64_t *length);
 /* One after the other by "a.b.0", as filters take attributes. */
 focal_status foci_path(foci_run *run, foci_value object, foci_value path, foci_value *out);
+
+/* template_slice.c; bounds: start, stop, step; none where left out. */
+focal_status foci_slice(foci_run *run, foci_value object, const foci_value bounds[3],
+                        foci_value *out);
 
 /* template_compare.c */
 bool foci_truth(foci_value value);
@@ -180,8 +181,11 @@ focal_status foci_format_percent(foci_run *run, foci_chars format, foci_value ar
                                  foci_value *out);
 focal_status foci_format_braces(foci_run *run, foci_chars format, const foci_arguments *args,
                                 foci_value *out);
+
+/* template_date.c: strftime */
 focal_status foci_format_date(foci_run *run, foci_chars format, foci_value *out);
-/* Python's int(text, base) and float(text); false when it is neither. */
+
+/* template_number.c: Python's int(text, base) and float(text); false when it is neither. */
 bool foci_read_int(foci_chars text, int base, int64_t *out);
 bool foci_read_real(foci_chars text, double *out);
 
