@@ -127,8 +127,8 @@ focal_status foci_pattern_new(focal_ctx *ctx, const char *source, size_t bytes, 
 
 int64_t foci_pattern_work(size_t bytes)
 {
-    return bytes > INT64_MAX / (2 * WORK_A_BYTE) ? INT64_MAX
-                                                 : WORK_BASE + WORK_A_BYTE * (int64_t)bytes;
+    const size_t most = SIZE_MAX / 2 / WORK_A_BYTE - WORK_BASE;
+    return WORK_BASE + WORK_A_BYTE * (int64_t)(bytes < most ? bytes : most);
 }
 
 /* The end of a window, at a character's beginning. */
@@ -175,12 +175,12 @@ static bool is_decided(foci_pattern *pattern, const foci_pattern_text *in, attem
         a->is_interpreted = true;
     } else if (*found == PCRE2_ERROR_MATCHLIMIT && a->steps < STEPS_MOST) {
         a->steps *= STEPS_MORE;
-    } else if (sees_end) {
-        return true;
-    } else if (*found == PCRE2_ERROR_PARTIAL) { /* what was before is decided: no match there */
+    } else if (!sees_end && *found == PCRE2_ERROR_PARTIAL) {
+        /* What was before is decided: no match begins there. */
         a->at = place[0] > a->at ? place[0] : a->at;
         a->window *= WIDER;
-    } else if (*found == PCRE2_ERROR_NOMATCH || (*found > 0 && place[0] >= a->stop)) {
+    } else if (!sees_end &&
+               (*found == PCRE2_ERROR_NOMATCH || (*found > 0 && place[0] >= a->stop))) {
         a->at = a->stop; /* an empty match at the window's end knows nothing of what follows */
         a->window *= WIDER;
     } else {

@@ -214,19 +214,19 @@ static focal_status parse_macro(foci_parser *p, foci_node *node)
     p->frame_depth++;
     FOCAL_TRY(foci_parse_expect_op(p, '('));
     while (!foci_parse_at_op(p, ')')) {
-        if (node->others) FOCAL_TRY(foci_parse_expect_op(p, ','));
+        if (count > 0) FOCAL_TRY(foci_parse_expect_op(p, ','));
         if (count++ == MAX_PARAMETERS)
             return foci_parse_fail(p, FOCAL_EUNSUPPORTED, "a macro of more than %d parameters",
                                    MAX_PARAMETERS);
         foci_node *parameter = NULL;
         FOCAL_TRY(foci_parse_node(p, FOCI_N_PARAMETER, &parameter));
         FOCAL_TRY(foci_parse_expect_name(p, &parameter->name));
-        for (const foci_node *other = node->others; other; other = other->next)
+        *tail = parameter;
+        tail = &parameter->next;
+        for (const foci_node *other = node->others; other != parameter; other = other->next)
             if (foci_chars_equal(other->name, parameter->name))
                 return foci_parse_fail(p, FOCAL_EFORMAT, "a macro has two parameters '%.*s'",
                                        (int)parameter->name.bytes, parameter->name.data);
-        *tail = parameter;
-        tail = &parameter->next;
         if (foci_parse_at_op(p, '=')) {
             has_default = true;
             FOCAL_TRY(foci_parse_advance(p));
@@ -246,8 +246,8 @@ static focal_status parse_macro(foci_parser *p, foci_node *node)
 static focal_status parse_with(foci_parser *p, foci_node *node)
 {
     foci_node **tail = &node->others;
-    while (p->token.kind != FOCI_T_BLOCK_END) {
-        if (node->others) FOCAL_TRY(foci_parse_expect_op(p, ','));
+    for (bool is_first = true; p->token.kind != FOCI_T_BLOCK_END; is_first = false) {
+        if (!is_first) FOCAL_TRY(foci_parse_expect_op(p, ','));
         foci_node *set = NULL;
         FOCAL_TRY(foci_parse_node(p, FOCI_N_SET, &set));
         *tail = set;
