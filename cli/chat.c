@@ -32,8 +32,10 @@ typedef struct chat_state {
     focal_sampling sampling;
     focal_message *turns; /* contents are ours, roles constants */
     int32_t turn_count, turn_capacity;
-    char *file;       /* what /file put in front of the next message */
-    focal_ids cached; /* the ids whose keys and values the cache holds, and perhaps one more */
+    char *file; /* what /file put in front of the next message */
+    int32_t
+        *cached; /* (cached_count) ids whose keys and values the cache holds, perhaps one more */
+    int64_t cached_count;
 } chat_state;
 
 static volatile int stop_answer;
@@ -75,10 +77,21 @@ static focal_status keep_shared(chat_state *s, const focal_ids *ids, int32_t *sh
 {
     const int32_t held = focal_cache_length(s->cache, 0);
     int64_t n = 0;
-    while (n < held && n < s->cached.count && n + 1 < ids->count && s->cached.ids[n] == ids->ids[n])
+    while (n < held && n < s->cached_count && n + 1 < ids->count && s->cached[n] == ids->ids[n])
         n++;
     *shared = (int32_t)n;
     return focal_cache_truncate(s->cache, 0, (int32_t)n);
+}
+
+/* Notes what the cache holds now: what was read, and what was written. */
+static void remember(chat_state *s, const focal_ids *read, const writing *w)
+{
+    const int64_t count = read->count + w->id_count;
+    free(s->cached);
+    s->cached = malloc((size_t)(count + 1) * sizeof *s->cached);
+    s->cached_count = s->cached ? count : 0; /* without memory all is read again */
+    for (int64_t n = 0; n < s->cached_count; n++)
+        s->cached[n] = n < read->count ? read->ids[n] : w->ids[n - read->count];
 }
 
 /* The model's answer to the turns so far; added to them unless it failed. */
@@ -118,10 +131,8 @@ static int answer(chat_state *s)
         if (!add_turn(s, "assistant", w.text ? w.text : "")) code = cli_fail("no memory");
         s->sampling.seed++; /* the next answer is another choice */
     }
-    focal_ids_free(s->ctx, &s->cached);
-    s->cached = ids;
-    for (int64_t n = 0; n < w.id_count && s->cached.count < s->cached.capacity; n++)
-        s->cached.ids[s->cached.count++] = w.ids[n];
+    remember(s, &ids, &w);
+    focal_ids_free(s->ctx, &ids);
     writing_free(&w);
     return code;
 }
@@ -258,7 +269,7 @@ static int run_chat(focal_ctx *ctx, focal_model *model, const chat_options *o,
     }
     forget(&s, NULL);
     free(s.turns);
-    focal_ids_free(ctx, &s.cached);
+    free(s.cached);
     focal_cache_free(s.cache);
     focal_template_free(s.tpl);
     return code;
@@ -301,7 +312,11 @@ int cli_chat(int argc, char **argv)
     code = cli_open_ctx(o.threads, NULL, &ctx);
     if (code != CLI_DONE) return code;
     code = cli_open_model(ctx, &o.model, &model);
-    if (code == CLI_DONE) code = run_chat(ctx, model, &o, &sampling);
+    if (code == CLI_DONE) {
+        sampling_suggested(&o.sampling, model, &sampling);
+        cli_warn_context(model, o.context);
+        code = run_chat(ctx, model, &o, &sampling);
+    }
     focal_model_close(model);
     focal_ctx_close(ctx);
     return code;

@@ -202,7 +202,11 @@ int cli_generate(int argc, char **argv)
     code = cli_open_ctx(o.threads, NULL, &ctx);
     if (code != CLI_DONE) return code;
     code = cli_open_model(ctx, &o.model, &model);
-    if (code == CLI_DONE) code = run_generate(ctx, model, &o, &sampling);
+    if (code == CLI_DONE) {
+        sampling_suggested(&o.sampling, model, &sampling);
+        cli_warn_context(model, o.context);
+        code = run_generate(ctx, model, &o, &sampling);
+    }
     focal_model_close(model);
     focal_ctx_close(ctx);
     return code;

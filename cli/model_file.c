@@ -78,6 +78,16 @@ int cli_open_model(focal_ctx *ctx, const model_choice *choice, focal_model **mod
     return status == FOCAL_OK ? CLI_DONE : cli_fail_ctx(ctx, status);
 }
 
+void cli_warn_context(const focal_model *model, int64_t context)
+{
+    const int32_t made_for = focal_model_describe(model).context;
+    if (context > made_for)
+        (void)fprintf(stderr,
+                      "focal: a context of %lld tokens, the model was made for %d: what it writes "
+                      "beyond may make no sense\n",
+                      (long long)context, made_for);
+}
+
 char *cli_read_text(const char *path, size_t *bytes)
 {
     enum { STEP = 1 << 16 };

@@ -46,6 +46,9 @@ int cli_model_path(const char *name, char *path, size_t bytes);
 /* Opens the model by path or by a pulled name, or says why not; returns an exit code. */
 int cli_open_model(focal_ctx *ctx, const model_choice *choice, focal_model **model);
 
+/* Says on stderr when a context of so many tokens is more than the model was made for. */
+void cli_warn_context(const focal_model *model, int64_t context);
+
 /* The whole of a file, or of standard input for "-"; NULL after saying why not. free() it. */
 char *cli_read_text(const char *path, size_t *bytes);
 

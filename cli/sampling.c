@@ -21,15 +21,20 @@ void sampling_options(sampling_choice *c, cli_option *options)
 {
     const cli_option rows[SAMPLING_OPTIONS] = {
         {"temp", 0, CLI_NUMBER, &c->temperature, "T",
-         "temperature; 0 always takes the likeliest token [0.8]", 0, 100, NULL, NULL},
-        {"top-k", 0, CLI_INT, &c->top_k, "K", "choose among the K likeliest tokens; 0: all [40]", 0,
-         1 << 22, NULL, NULL},
+         "temperature; 0 always takes the likeliest token [the model's, or 0.8]", 0, 100, NULL,
+         &c->has_temperature},
+        {"top-k", 0, CLI_INT, &c->top_k, "K",
+         "choose among the K likeliest tokens; 0: all [the model's, or 40]", 0, 1 << 22, NULL,
+         &c->has_top_k},
         {"top-p", 0, CLI_NUMBER, &c->top_p, "P",
-         "choose among the likeliest that add up to P; 1: all [0.95]", 0, 1, NULL, NULL},
-        {"min-p", 0, CLI_NUMBER, &c->min_p, "P", "none below P times the likeliest; 0: all [0.05]",
-         0, 1, NULL, NULL},
+         "choose among the likeliest that add up to P; 1: all [the model's, or 0.95]", 0, 1, NULL,
+         &c->has_top_p},
+        {"min-p", 0, CLI_NUMBER, &c->min_p, "P",
+         "none below P times the likeliest; 0: all [the model's, or 0.05]", 0, 1, NULL,
+         &c->has_min_p},
         {"repeat-penalty", 0, CLI_NUMBER, &c->repeat_penalty, "X",
-         "divide the logits of recent tokens by X; 1: off [1]", 0.01, 100, NULL, NULL},
+         "divide the logits of recent tokens by X; 1: off [the model's, or 1]", 0.01, 100, NULL,
+         &c->has_repeat_penalty},
         {"repeat-last-n", 0, CLI_INT, &c->repeat_last, "N",
          "how many tokens are recent; -1: all [64]", -1, 1 << 27, NULL, NULL},
         {"presence-penalty", 0, CLI_NUMBER, &c->presence_penalty, "X",
@@ -83,4 +88,15 @@ int sampling_make(const char *command, sampling_choice *c, focal_sampling *sampl
         sampling->presence_penalty = sampling->frequency_penalty = 0.0F;
     }
     return -1;
+}
+
+void sampling_suggested(const sampling_choice *c, const focal_model *model,
+                        focal_sampling *sampling)
+{
+    const focal_suggestion s = focal_model_suggest(model);
+    if (s.has_temperature && !c->has_temperature) sampling->temperature = s.temperature;
+    if (s.has_top_k && !c->has_top_k) sampling->top_k = s.top_k;
+    if (s.has_top_p && !c->has_top_p) sampling->top_p = s.top_p;
+    if (s.has_min_p && !c->has_min_p) sampling->min_p = s.min_p;
+    if (s.has_repeat_penalty && !c->has_repeat_penalty) sampling->repeat_penalty = s.repeat_penalty;
 }

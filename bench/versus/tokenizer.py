@@ -2,8 +2,9 @@
 """focal's tokenizer beside the tokenizers package: one thread each, one text, one run.
 
 Prints MB/s of both (the best of the repeats, taken in turns) and their ratio, and fails when the ids
-differ. The vocabulary is a GGUF file's, byte-level with one of the splitters below; the package
-gets it through its own API. Its cache of words stays warm between repeats, focal's begins empty.
+differ. The vocabulary is a GGUF file's: byte-level with one of the splitters below, or SentencePiece's
+with scores, from which the merges are made as transformers makes them. The package gets it through
+its own API. Its cache of words stays warm between repeats, focal's begins empty.
 
     tokenizer.py --build BUILD --model MODEL.gguf TEXT...
 
@@ -23,7 +24,7 @@ os.environ["RAYON_NUM_THREADS"] = "1"
 
 import gguf  # noqa: E402
 import numpy  # noqa: E402
-from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers  # noqa: E402
+from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LIBRARIES = ["jansson", "libpcre2-8", "libutf8proc", "dnnl"]
@@ -31,7 +32,13 @@ BYTE_LEVEL = pre_tokenizers.ByteLevel(add_prefix_space=False)
 SPLITTERS = {
     "gpt-2": BYTE_LEVEL,
     "smollm": pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), BYTE_LEVEL]),
+    "qwen2": pre_tokenizers.Sequence([
+        pre_tokenizers.Split(Regex(
+            r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*"
+            r"|\s*[\r\n]+|\s+(?!\S)|\s+"), "isolated"),
+        pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]),
 }
+CONTROL, USER = 3, 4  # token types of GGUF
 
 
 def compile_ours(build, folder):
@@ -47,18 +54,38 @@ def compile_ours(build, folder):
     return program
 
 
+def byte_level(fields, tokens):
+    merges = [tuple(m.split(" ")) for m in fields["tokenizer.ggml.merges"].contents()]
+    splitter = fields["tokenizer.ggml.pre"].contents()
+    if splitter not in SPLITTERS:
+        sys.exit(f"no splitter for '{splitter}' here, only {', '.join(SPLITTERS)}")
+    tokenizer = Tokenizer(models.BPE({t: n for n, t in enumerate(tokens)}, merges))
+    tokenizer.pre_tokenizer = SPLITTERS[splitter]
+    return tokenizer
+
+
+def sentencepiece(fields, tokens):
+    vocabulary = {t: n for n, t in enumerate(tokens)}
+    scores = fields["tokenizer.ggml.scores"].contents()
+    merges = []
+    for token, number in vocabulary.items():
+        pairs = [(token[:n], token[n:]) for n in range(1, len(token))]
+        pairs = [(a, b) for a, b in pairs if a in vocabulary and b in vocabulary]
+        merges += [(-scores[number], vocabulary[a], vocabulary[b], a, b) for a, b in pairs]
+    merges = [(a, b) for *_, a, b in sorted(merges)]
+    tokenizer = Tokenizer(models.BPE(vocabulary, merges, unk_token="<unk>", fuse_unk=True, byte_fallback=True))
+    tokenizer.normalizer = normalizers.Replace(" ", "\u2581")
+    return tokenizer
+
+
 def open_theirs(path):
     fields = gguf.GGUFReader(path).fields
     tokens = fields["tokenizer.ggml.tokens"].contents()
     kinds = fields["tokenizer.ggml.token_type"].contents()
-    merges = [tuple(m.split(" ")) for m in fields["tokenizer.ggml.merges"].contents()]
-    splitter = fields["tokenizer.ggml.pre"].contents()
-    if splitter not in SPLITTERS:
-        sys.exit(f"{path}: no splitter for '{splitter}' here, only {', '.join(SPLITTERS)}")
-    tokenizer = Tokenizer(models.BPE({t: n for n, t in enumerate(tokens)}, merges))
-    tokenizer.pre_tokenizer = SPLITTERS[splitter]
-    tokenizer.add_special_tokens(
-        [AddedToken(t, normalized=False) for t, k in zip(tokens, kinds) if k == 3])
+    has_scores = fields["tokenizer.ggml.model"].contents() == "llama"
+    tokenizer = (sentencepiece if has_scores else byte_level)(fields, tokens)
+    tokenizer.add_special_tokens([AddedToken(t, normalized=False) for t, k in zip(tokens, kinds) if k == CONTROL])
+    tokenizer.add_tokens([AddedToken(t, normalized=False) for t, k in zip(tokens, kinds) if k == USER])
     tokenizer.encode_special_tokens = True
     return tokenizer
 

@@ -54,6 +54,16 @@ FOCAL_API const char *focal_model_template(const focal_model *model, size_t *byt
  * in one format. Borrowed. */
 FOCAL_API const char *focal_model_fingerprint(const focal_model *model);
 
+/* How the model's makers choose tokens: what generation_config.json or the keys general.sampling.*
+ * of GGUF say. The ends of texts that they name are the tokenizer's (focal_tokenizer_is_end). */
+typedef struct focal_suggestion {
+    bool has_temperature, has_top_k, has_top_p, has_min_p, has_repeat_penalty;
+    float temperature; /* 0: greedy, also where do_sample is false */
+    int32_t top_k;     /* these mean what they mean in focal_sampling (generate.h) */
+    float top_p, min_p, repeat_penalty;
+} focal_suggestion;
+FOCAL_API focal_suggestion focal_model_suggest(const focal_model *model);
+
 /* Keys and values of the tokens that a model has read: one or several texts. Memory grows by pages
  * as they do. */
 typedef struct focal_cache focal_cache;

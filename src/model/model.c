@@ -9,6 +9,7 @@
 #include "base/ctx.h"
 #include "base/error.h"
 #include "io/file.h"
+#include "model/suggestion.h"
 #include "text/tokenizer.h"
 
 enum { TOKENIZER_BYTES = 256 << 20 };
@@ -85,6 +86,7 @@ static focal_status open_gguf(focal_model *model)
     FOCAL_TRY(foci_gguf_get_text(model->gguf, "general.license", &licence));
     copy_text(model->name, sizeof model->name, name.data, name.bytes);
     copy_text(model->licence, sizeof model->licence, licence.data, licence.bytes);
+    FOCAL_TRY(foci_suggestion_from_gguf(model->ctx, model->gguf, &model->suggestion));
     return open_tokenizer_gguf(model);
 }
 
@@ -119,7 +121,10 @@ static focal_status open_directory(focal_model *model)
     FOCAL_TRY(foci_weights_bind(model->ctx, &source, &model->config, &model->weights));
     const char *name = foci_json_string(foci_json_get(model->dir->config, "_name_or_path"));
     copy_text(model->name, sizeof model->name, name, name ? strlen(name) : 0);
-    return open_tokenizer_json(model);
+    FOCAL_TRY(open_tokenizer_json(model));
+    (void)snprintf(what, sizeof what, "%.480s/generation_config.json", model->path);
+    return foci_suggestion_from_json(model->ctx, what, model->dir->generation, model->config.V,
+                                     model->tokenizer, &model->suggestion);
 }
 
 static focal_status open_parts(focal_model *model)
@@ -242,6 +247,11 @@ const char *focal_model_template(const focal_model *model, size_t *bytes)
         text = (foci_text){NULL, 0};
     if (bytes) *bytes = text.bytes;
     return text.data;
+}
+
+focal_suggestion focal_model_suggest(const focal_model *model)
+{
+    return model->suggestion;
 }
 
 const char *focal_model_fingerprint(const focal_model *model)

@@ -23,6 +23,7 @@ struct focal_model {
     focal_dtype precision;
     float inv_freq[2][FOCI_MAX_ROPE_PAIRS]; /* of global and of windowed layers */
     float rope_scale[2];
+    focal_suggestion suggestion;
     char fingerprint[FOCI_FINGERPRINT_BYTES];
     char name[128], licence[64];
 };

@@ -34,8 +34,15 @@ focal_status foci_bpe_merge(foci_bpe *bpe, const char *what, int32_t left, int32
                             bool keep_first);
 void foci_bpe_free(foci_bpe *bpe); /* the contents */
 
-/* Appends the ids of a word. Time is linear in its length up to a small factor, memory a dozen
- * bytes a byte. */
+static inline uint64_t foci_pair_of(int32_t left, int32_t right)
+{
+    return (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
+}
+/* The merge of a pair, or the free place that it would get. */
+foci_merge *foci_find_merge(const foci_bpe *bpe, uint64_t pair);
+
+/* Appends the ids of a word, in time and memory linear in its length; up to a small factor, and a
+ * dozen bytes a byte, with a vocabulary that is made to slow it. */
 focal_status foci_bpe_encode(focal_ctx *ctx, const foci_bpe *bpe, const char *text, size_t bytes,
                              focal_ids *out);
 

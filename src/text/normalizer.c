@@ -77,9 +77,11 @@ static focal_status replace_pattern(focal_ctx *ctx, const foci_normalizer_step *
     size_t done = 0, from = 0;
     if (bytes == 0) return FOCAL_OK;
     focal_status status = foci_mask_invalid(ctx, text, bytes, &masked);
+    int64_t work = foci_pattern_work(bytes);
+    const foci_pattern_text in = {masked.data, bytes, &work};
     while (status == FOCAL_OK && from <= bytes) {
         size_t begin, end;
-        status = foci_pattern_find(ctx, step->pattern, masked.data, bytes, from, &begin, &end);
+        status = foci_pattern_find(ctx, step->pattern, &in, from, &begin, &end);
         if (status != FOCAL_OK || (begin == bytes && end == begin)) break;
         if (end == begin) { /* an empty match replaces nothing */
             from = begin + foci_utf8_step(masked.data + begin, bytes - begin);

@@ -1,9 +1,13 @@
 /* Patterns through PCRE2 with Unicode properties: compiled to machine code where the system lets
- * that happen, interpreted else, and when the machine code runs out of stack. */
+ * that happen, interpreted else, and when the machine code runs out of stack. A first
+ * attempt sees a window of the text and has a limit of steps. A wider window, where an attempt
+ * comes to its end, and the time of attempts with a higher limit are paid from what the text
+ * allows. */
 #include "text/pattern.h"
 
 #include <pthread.h>
 #include <string.h>
+#include <time.h>
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
@@ -13,11 +17,25 @@
 
 enum {
     MOST_SOURCE = 1 << 16,     /* bytes of a pattern; real ones have a few hundred */
-    WORK_LIMIT = 10000000,     /* PCRE2's own default: steps of one match */
     HEAP_KIBIBYTES = 64 << 10, /* of one match that backtracks */
     STACK_LEAST = 32 << 10,
-    STACK_MOST = 1 << 20
+    STACK_MOST = 1 << 20,
+    WINDOW = 64,    /* bytes that a first attempt sees, */
+    WIDER = 4,      /* and by what the next window is wider */
+    STEPS = 64,     /* of a first attempt; real patterns need ten or twenty, */
+    STEPS_MORE = 4, /* and by what the next limit is higher */
+    STEPS_MOST = 1 << 28,
+    WORK_BASE = 1 << 27, /* about nanoseconds: reading a byte counts as one */
+    WORK_A_BYTE = 1 << 8
 };
+
+/* An attempt: [at, stop) is what it sees, and `at` is where it may begin. */
+typedef struct attempt {
+    size_t at, stop;
+    size_t window;
+    uint32_t steps;
+    bool is_interpreted;
+} attempt;
 
 struct foci_pattern {
     focal_ctx *ctx;
@@ -77,10 +95,10 @@ static focal_status prepare(foci_pattern *pattern, const char *source, size_t by
     pattern->limits = pcre2_match_context_create(pattern->memory);
     pattern->match = pcre2_match_data_create_from_pattern(pattern->code, pattern->memory);
     if (!pattern->limits || !pattern->match) return FOCAL_ENOMEM;
-    pcre2_set_match_limit(pattern->limits, WORK_LIMIT);
     pcre2_set_heap_limit(pattern->limits, HEAP_KIBIBYTES);
     /* Hardened systems refuse executable memory: the interpreter gives the same answers. */
-    if (pcre2_jit_compile(pattern->code, PCRE2_JIT_COMPLETE) != 0) return FOCAL_OK;
+    if (pcre2_jit_compile(pattern->code, PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD) != 0)
+        return FOCAL_OK;
     pattern->stack = pcre2_jit_stack_create(STACK_LEAST, STACK_MOST, pattern->memory);
     if (!pattern->stack) return FOCAL_ENOMEM;
     pcre2_jit_stack_assign(pattern->limits, NULL, pattern->stack);
@@ -107,28 +125,88 @@ focal_status foci_pattern_new(focal_ctx *ctx, const char *source, size_t bytes, 
     return FOCAL_OK;
 }
 
-focal_status foci_pattern_find(focal_ctx *ctx, foci_pattern *pattern, const char *text,
-                               size_t bytes, size_t from, size_t *begin, size_t *end)
+int64_t foci_pattern_work(size_t bytes)
+{
+    const size_t most = SIZE_MAX / 2 / WORK_A_BYTE - WORK_BASE;
+    return WORK_BASE + WORK_A_BYTE * (int64_t)(bytes < most ? bytes : most);
+}
+
+/* The end of a window, at a character's beginning. */
+static size_t window_end(const foci_pattern_text *in, const attempt *a)
+{
+    if (in->bytes - a->at <= a->window) return in->bytes;
+    size_t stop = a->at + a->window;
+    while ((in->text[stop] & 0xC0) == 0x80) stop--;
+    return stop;
+}
+
+/* Nanoseconds that this thread has worked. */
+static int64_t worked(void)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+/* A step may read one character or all of the window: only a clock knows. */
+static int match(foci_pattern *pattern, const foci_pattern_text *in, const attempt *a,
+                 uint32_t options)
 {
     static const char nothing[] = "";
-    PCRE2_SPTR subject = (PCRE2_SPTR)(text ? text : nothing);
-    pthread_mutex_lock(&pattern->lock);
-    int found = pcre2_match(pattern->code, subject, bytes, from, PCRE2_NO_UTF_CHECK, pattern->match,
-                            pattern->limits);
-    if (found == PCRE2_ERROR_JIT_STACKLIMIT)
-        found = pcre2_match(pattern->code, subject, bytes, from, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT,
-                            pattern->match, pattern->limits);
+    const bool is_first = a->steps == STEPS;
+    const int64_t begin = is_first ? 0 : worked();
+    if (a->is_interpreted) options |= PCRE2_NO_JIT;
+    pcre2_set_match_limit(pattern->limits, a->steps);
+    const int found =
+        pcre2_match(pattern->code, (PCRE2_SPTR)(in->text ? in->text : nothing), a->stop, a->at,
+                    options | PCRE2_NO_UTF_CHECK, pattern->match, pattern->limits);
+    if (!is_first) *in->work -= worked() - begin;
+    return found;
+}
+
+/* Decides about the text of one window, or says what the next attempt is; true when it is over. */
+static bool is_decided(foci_pattern *pattern, const foci_pattern_text *in, attempt *a, int *found)
+{
     const size_t *place = pcre2_get_ovector_pointer(pattern->match);
-    *begin = found > 0 ? place[0] : bytes;
-    *end = found > 0 ? place[1] : bytes;
+    a->stop = window_end(in, a);
+    const bool sees_end = a->stop == in->bytes;
+    *found = match(pattern, in, a, sees_end ? 0 : PCRE2_PARTIAL_HARD);
+    if (*found == PCRE2_ERROR_JIT_STACKLIMIT && !a->is_interpreted) {
+        a->is_interpreted = true;
+    } else if (*found == PCRE2_ERROR_MATCHLIMIT && a->steps < STEPS_MOST) {
+        a->steps *= STEPS_MORE;
+    } else if (!sees_end && *found == PCRE2_ERROR_PARTIAL) {
+        /* What was before is decided: no match begins there. */
+        a->at = place[0] > a->at ? place[0] : a->at;
+        a->window *= WIDER;
+    } else if (!sees_end &&
+               (*found == PCRE2_ERROR_NOMATCH || (*found > 0 && place[0] >= a->stop))) {
+        a->at = a->stop; /* an empty match at the window's end knows nothing of what follows */
+        a->window *= WIDER;
+    } else {
+        return true;
+    }
+    return false;
+}
+
+focal_status foci_pattern_find(focal_ctx *ctx, foci_pattern *pattern, const foci_pattern_text *in,
+                               size_t from, size_t *begin, size_t *end)
+{
+    attempt a = {.at = from, .window = WINDOW, .steps = STEPS, .is_interpreted = !pattern->stack};
+    int found;
+    pthread_mutex_lock(&pattern->lock);
+    while (!is_decided(pattern, in, &a, &found) && *in->work >= 0) *in->work -= (int64_t)a.window;
+    const size_t *place = pcre2_get_ovector_pointer(pattern->match);
+    *begin = found > 0 ? place[0] : in->bytes;
+    *end = found > 0 ? place[1] : in->bytes;
     pthread_mutex_unlock(&pattern->lock);
-    if (found > 0 || found == PCRE2_ERROR_NOMATCH) {
+    if (*in->work >= 0 && (found > 0 || found == PCRE2_ERROR_NOMATCH)) {
         /* \K can make a match end before it begins, or begin before `from`. */
-        if (*begin < from || *end < *begin) *begin = *end = bytes;
+        if (*begin < from || *end < *begin) *begin = *end = in->bytes;
         return FOCAL_OK;
     }
     if (found == PCRE2_ERROR_NOMEMORY) return foci_fail(ctx, FOCAL_ENOMEM, "pattern: no memory");
     return foci_fail(ctx, FOCAL_EINVAL,
                      "pattern: matching at byte %zu of %zu exceeds its limits of work", from,
-                     bytes);
+                     in->bytes);
 }

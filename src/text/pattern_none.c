@@ -17,12 +17,17 @@ void foci_pattern_free(foci_pattern *pattern)
     (void)pattern;
 }
 
-focal_status foci_pattern_find(focal_ctx *ctx, foci_pattern *pattern, const char *text,
-                               size_t bytes, size_t from, size_t *begin, size_t *end)
+int64_t foci_pattern_work(size_t bytes)
+{
+    (void)bytes;
+    return 0;
+}
+
+focal_status foci_pattern_find(focal_ctx *ctx, foci_pattern *pattern, const foci_pattern_text *in,
+                               size_t from, size_t *begin, size_t *end)
 {
     (void)pattern;
-    (void)text;
     (void)from;
-    *begin = *end = bytes;
+    *begin = *end = in->bytes;
     return foci_fail(ctx, FOCAL_EUNSUPPORTED, "pattern: there is none in this build");
 }

@@ -83,9 +83,10 @@ static void find_text(const foci_split_level *level, const foci_split_step *step
     *end = found ? *begin + step->what_bytes : level->bytes;
 }
 
-static focal_status find(focal_ctx *ctx, const foci_split_level *level, const foci_split_step *step,
-                         size_t from, size_t *begin, size_t *end)
+static focal_status find(foci_split_run *run, const foci_split_level *level,
+                         const foci_split_step *step, size_t from, size_t *begin, size_t *end)
 {
+    const foci_pattern_text in = {level->seen, level->bytes, &run->work};
     switch (step->kind) {
     case FOCI_SPLIT_NOTHING:
         *begin = *end = level->bytes;
@@ -95,7 +96,7 @@ static focal_status find(focal_ctx *ctx, const foci_split_level *level, const fo
         *end = foci_scan_next(step->scan, level->seen, level->bytes, from);
         return FOCAL_OK;
     case FOCI_SPLIT_PATTERN:
-        return foci_pattern_find(ctx, step->pattern, level->seen, level->bytes, from, begin, end);
+        return foci_pattern_find(run->ctx, step->pattern, &in, from, begin, end);
     case FOCI_SPLIT_TEXT:
         find_text(level, step, from, begin, end);
         return FOCAL_OK;
@@ -110,7 +111,7 @@ static focal_status find(focal_ctx *ctx, const foci_split_level *level, const fo
 
 /* The next stretch, found or between; *has is false at the end. An empty match counts, unless it
  * stands right behind the last one, and splits what it stands in. */
-static focal_status next_stretch(focal_ctx *ctx, foci_split_level *level,
+static focal_status next_stretch(foci_split_run *run, foci_split_level *level,
                                  const foci_split_step *step, foci_stretch *out, bool *has)
 {
     *has = level->has_match || !level->at_end;
@@ -118,12 +119,12 @@ static focal_status next_stretch(focal_ctx *ctx, foci_split_level *level,
     if (!level->has_match) {
         const bool is_behind_match = level->match.is_match && level->match.end == level->at;
         size_t begin = level->bytes, end = level->bytes;
-        if (level->at < level->bytes) FOCAL_TRY(find(ctx, level, step, level->at, &begin, &end));
+        if (level->at < level->bytes) FOCAL_TRY(find(run, level, step, level->at, &begin, &end));
         if (begin == end && begin < level->bytes && begin == level->at && is_behind_match) {
             size_t length;
             (void)character_at(level, level->at, &length);
             if (level->at + length < level->bytes)
-                FOCAL_TRY(find(ctx, level, step, level->at + length, &begin, &end));
+                FOCAL_TRY(find(run, level, step, level->at + length, &begin, &end));
             else
                 begin = end = level->bytes;
         }
@@ -163,14 +164,14 @@ static bool goes_on(foci_split_behavior behavior, foci_stretch first, foci_stret
 }
 
 /* The next piece of a step that is not empty. */
-static focal_status next_piece(focal_ctx *ctx, foci_split_level *level, const foci_split_step *step,
-                               foci_stretch *piece, bool *has)
+static focal_status next_piece(foci_split_run *run, foci_split_level *level,
+                               const foci_split_step *step, foci_stretch *piece, bool *has)
 {
     for (;;) {
         if (level->has_next)
             *piece = level->next;
         else
-            FOCAL_TRY(next_stretch(ctx, level, step, piece, has));
+            FOCAL_TRY(next_stretch(run, level, step, piece, has));
         if (level->has_next) *has = true;
         level->has_next = false;
         if (!*has) return FOCAL_OK;
@@ -178,7 +179,7 @@ static focal_status next_piece(focal_ctx *ctx, foci_split_level *level, const fo
         const bool looks_ahead =
             step->behavior != FOCI_SPLIT_REMOVED && step->behavior != FOCI_SPLIT_ISOLATED;
         while (looks_ahead) {
-            FOCAL_TRY(next_stretch(ctx, level, step, &level->next, &level->has_next));
+            FOCAL_TRY(next_stretch(run, level, step, &level->next, &level->has_next));
             if (!level->has_next || !goes_on(step->behavior, *piece, level->next)) break;
             piece->end = level->next.end;
             level->has_next = false;
@@ -233,6 +234,7 @@ focal_status foci_split_begin(foci_split_run *run, focal_ctx *ctx, const foci_sp
     run->ctx = ctx;
     run->splitter = splitter;
     run->depth = -1;
+    run->work = foci_pattern_work(bytes);
     if (bytes == 0) return FOCAL_OK;
     const char *seen = text;
     if (splitter->count > 0 && foci_utf8_valid(text, bytes) < bytes) {
@@ -259,7 +261,7 @@ focal_status foci_split_next(foci_split_run *run, const char **word, size_t *byt
         }
         foci_stretch piece = {0};
         bool has = false;
-        FOCAL_TRY(next_piece(run->ctx, level, &run->splitter->steps[run->depth], &piece, &has));
+        FOCAL_TRY(next_piece(run, level, &run->splitter->steps[run->depth], &piece, &has));
         if (!has) {
             run->depth--;
         } else if (run->depth + 1 == run->splitter->count) {

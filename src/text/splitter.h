@@ -80,6 +80,7 @@ typedef struct foci_split_run {
     focal_ctx *ctx;
     const foci_splitter *splitter;
     int32_t depth; /* the level that is asked next; -1: nothing is left */
+    int64_t work;  /* that patterns may still do on this text */
     foci_split_level levels[FOCI_SPLITTER_STEPS + 1];
 } foci_split_run;
 

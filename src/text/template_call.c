@@ -84,7 +84,7 @@ static focal_status bind(foci_run *run, const foci_builtin *builtin, foci_call *
 focal_status foci_call_builtin(foci_run *run, const foci_builtin *builtin, foci_value self,
                                const foci_arguments *args, foci_value *out)
 {
-    foci_call call = {.self = self, .args = *args};
+    foci_call call = {.self = self, .args = *args, .how = builtin->how};
     if (!builtin->names[0] || strcmp(builtin->names[0], "*") != 0)
         FOCAL_TRY(bind(run, builtin, &call));
     return builtin->run(run, &call, out);
@@ -197,11 +197,11 @@ static focal_status call_strftime(foci_run *run, foci_call *call, foci_value *ou
 const foci_builtin *foci_function_find(foci_chars name)
 {
     static const foci_builtin functions[] = {
-        {"range", call_range, 1, {"start", "stop", "step"}},
-        {"dict", call_dict, 0, {"*"}},
-        {"namespace", call_namespace, 0, {"*"}},
-        {"raise_exception", call_raise, 1, {"message"}},
-        {"strftime_now", call_strftime, 1, {"format"}},
+        {"range", call_range, 1, {"start", "stop", "step"}, 0},
+        {"dict", call_dict, 0, {"*"}, 0},
+        {"namespace", call_namespace, 0, {"*"}, 0},
+        {"raise_exception", call_raise, 1, {"message"}, 0},
+        {"strftime_now", call_strftime, 1, {"format"}, 0},
     };
     return foci_find(functions, FOCAL_COUNT(functions), name);
 }

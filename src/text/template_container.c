@@ -103,16 +103,16 @@ static focal_status loop_changed(foci_run *run, foci_call *call, foci_value *out
 
 const foci_builtin *foci_container_method(int kind, foci_chars name)
 {
-    static const foci_builtin dicts[] = {{"get", dict_get, 1, {"/key", "/default"}},
-                                         {"items", dict_items, 0, {NULL}},
-                                         {"keys", dict_keys, 0, {NULL}},
-                                         {"values", dict_values, 0, {NULL}},
-                                         {"copy", copy, 0, {NULL}}};
-    static const foci_builtin lists[] = {{"index", list_index, 1, {"/value"}},
-                                         {"count", list_count, 1, {"/value"}},
-                                         {"copy", copy, 0, {NULL}}};
-    static const foci_builtin loops[] = {{"cycle", loop_cycle, 0, {"*"}},
-                                         {"changed", loop_changed, 0, {"*"}}};
+    static const foci_builtin dicts[] = {{"get", dict_get, 1, {"/key", "/default"}, 0},
+                                         {"items", dict_items, 0, {NULL}, 0},
+                                         {"keys", dict_keys, 0, {NULL}, 0},
+                                         {"values", dict_values, 0, {NULL}, 0},
+                                         {"copy", copy, 0, {NULL}, 0}};
+    static const foci_builtin lists[] = {{"index", list_index, 1, {"/value"}, 0},
+                                         {"count", list_count, 1, {"/value"}, 0},
+                                         {"copy", copy, 0, {NULL}, 0}};
+    static const foci_builtin loops[] = {{"cycle", loop_cycle, 0, {"*"}, 0},
+                                         {"changed", loop_changed, 0, {"*"}, 0}};
     switch (kind) {
     case FOCI_V_STRING:
         return foci_string_method(name);

@@ -1,115 +1,14 @@
-/* Statements: the blocks of a template, and the helpers that expressions share. */
-#include <stdarg.h>
-#include <stdio.h>
+/* Statements: the blocks of a template. */
 #include <string.h>
 
 #include "base/error.h"
 #include "text/template_chars.h"
 #include "text/template_node.h"
 
-/* Recursion here is bounded (blocks inside each other): foci_parse_enter() counts the depth. And
- * where a call returned FOCAL_OK its node is there, of which the analyzer loses track in loops.
- * NOLINTBEGIN(misc-no-recursion,clang-analyzer-core.NullDereference) */
+/* Recursion here is bounded (blocks inside each other): foci_parse_enter() counts the depth.
+ * NOLINTBEGIN(misc-no-recursion) */
 
 enum { MAX_PARAMETERS = 64 };
-
-focal_status foci_parse_fail(const foci_parser *p, focal_status status, const char *format, ...)
-{
-    char text[256];
-    va_list values;
-    va_start(values, format);
-    (void)vsnprintf(text, sizeof text, format, values);
-    va_end(values);
-    foci_one_line(text);
-    (void)foci_fail(p->ctx, status, "template: line %d: %s", p->token.line, text);
-    return status;
-}
-
-void foci_parse_report(const foci_parser *p, const char *expected)
-{
-    static const char *const names[] = {
-        "the end of the template", "text", "'{{'", "'}}'", "'{%'", "'%}'"};
-    if (p->token.kind < FOCAL_COUNT(names)) {
-        (void)foci_parse_fail(p, FOCAL_EFORMAT, "expected %s, found %s", expected,
-                              names[p->token.kind]);
-        return;
-    }
-    const int shown = p->token.text.bytes < 40 ? (int)p->token.text.bytes : 40;
-    (void)foci_parse_fail(p, FOCAL_EFORMAT, "expected %s, found '%.*s'", expected, shown,
-                          p->token.text.data);
-}
-
-focal_status foci_parse_advance(foci_parser *p)
-{
-    if (!p->has_ahead) return foci_lexer_next(&p->lexer, &p->token);
-    p->token = p->ahead;
-    p->has_ahead = false;
-    return FOCAL_OK;
-}
-
-focal_status foci_parse_peek(foci_parser *p, foci_token *ahead)
-{
-    if (!p->has_ahead) FOCAL_TRY(foci_lexer_next(&p->lexer, &p->ahead));
-    p->has_ahead = true;
-    *ahead = p->ahead;
-    return FOCAL_OK;
-}
-
-focal_status foci_parse_enter(foci_parser *p)
-{
-    if (++p->depth > FOCI_TEMPLATE_NESTING)
-        return foci_parse_fail(p, FOCAL_EFORMAT, "nested deeper than %d levels",
-                               FOCI_TEMPLATE_NESTING);
-    return FOCAL_OK;
-}
-
-bool foci_parse_at_name(const foci_parser *p, const char *name)
-{
-    return p->token.kind == FOCI_T_NAME && foci_chars_is(p->token.text, name);
-}
-
-bool foci_parse_at_op(const foci_parser *p, int32_t op)
-{
-    return p->token.kind == FOCI_T_OPERATOR && p->token.op == op;
-}
-
-focal_status foci_parse_expect_op(foci_parser *p, int32_t op)
-{
-    const char expected[] = {'\'', (char)(op & 0xFF), '\'', '\0'};
-    if (!foci_parse_at_op(p, op)) return foci_parse_unexpected(p, expected);
-    return foci_parse_advance(p);
-}
-
-focal_status foci_parse_expect_name(foci_parser *p, foci_chars *name)
-{
-    if (p->token.kind != FOCI_T_NAME) return foci_parse_unexpected(p, "a name");
-    *name = p->token.text;
-    return foci_parse_advance(p);
-}
-
-focal_status foci_parse_node(foci_parser *p, foci_node_kind kind, foci_node **out)
-{
-    foci_node *node = foci_store_alloc(p->store, 1, sizeof *node);
-    if (!node) return foci_store_failed(p->store);
-    *node = (foci_node){.kind = kind, .line = p->token.line};
-    *out = node;
-    return FOCAL_OK;
-}
-
-focal_status foci_parse_note(foci_parser *p, foci_chars name, bool is_set)
-{
-    if (p->frame_depth || p->seen_count == FOCI_TEMPLATE_NAMES) return FOCAL_OK;
-    for (int32_t n = 0; n < p->seen_count; n++)
-        if (foci_chars_equal(p->seen[n], name)) return FOCAL_OK;
-    p->seen[p->seen_count++] = name;
-    if (!is_set || p->if_depth) return FOCAL_OK;
-    foci_node *node;
-    FOCAL_TRY(foci_parse_node(p, FOCI_N_NAME, &node));
-    node->name = name;
-    node->next = p->unset;
-    p->unset = node;
-    return FOCAL_OK;
-}
 
 /* All names of a target that is set here. */
 static focal_status note_target(foci_parser *p, const foci_node *target)
@@ -134,24 +33,27 @@ static focal_status parse_until(foci_parser *p, const char *const *ends, foci_no
 {
     foci_node **tail = body;
     while (p->token.kind != FOCI_T_END) {
+        foci_node *node = NULL;
         if (p->token.kind == FOCI_T_TEXT) {
-            FOCAL_TRY(foci_parse_node(p, FOCI_N_TEXT, tail));
-            (*tail)->constant = foci_string(p->token.text);
+            FOCAL_TRY(foci_parse_node(p, FOCI_N_TEXT, &node));
+            node->constant = foci_string(p->token.text);
             FOCAL_TRY(foci_parse_advance(p));
         } else if (p->token.kind == FOCI_T_PRINT_BEGIN) {
-            FOCAL_TRY(foci_parse_node(p, FOCI_N_PRINT, tail));
+            FOCAL_TRY(foci_parse_node(p, FOCI_N_PRINT, &node));
             FOCAL_TRY(foci_parse_advance(p));
-            FOCAL_TRY(foci_parse_tuple(p, true, false, NULL, &(*tail)->a));
+            FOCAL_TRY(foci_parse_tuple(p, true, false, NULL, &node->a));
             if (p->token.kind != FOCI_T_PRINT_END) return foci_parse_unexpected(p, "'}}'");
             FOCAL_TRY(foci_parse_advance(p));
         } else {
             FOCAL_TRY(foci_parse_advance(p));
             for (size_t n = 0; ends && ends[n]; n++)
                 if (foci_parse_at_name(p, ends[n])) return FOCAL_OK;
-            FOCAL_TRY(parse_statement(p, tail));
+            FOCAL_TRY(parse_statement(p, &node));
             FOCAL_TRY(expect_block_end(p));
         }
-        if (*tail) tail = &(*tail)->next;
+        if (!node) continue;
+        *tail = node;
+        tail = &node->next;
     }
     return ends ? foci_parse_unexpected(p, ends[0]) : FOCAL_OK;
 }
@@ -205,14 +107,16 @@ static focal_status parse_target(foci_parser *p, bool with_member, foci_node **o
     FOCAL_TRY(foci_parse_node(p, FOCI_N_TUPLE, &tuple));
     tail = &tuple->kids;
     for (;;) {
+        foci_node *kid = NULL;
         if (foci_parse_at_op(p, '(')) {
             FOCAL_TRY(foci_parse_advance(p));
-            FOCAL_TRY(parse_target(p, with_member, tail));
+            FOCAL_TRY(parse_target(p, with_member, &kid));
             FOCAL_TRY(foci_parse_expect_op(p, ')'));
         } else {
-            FOCAL_TRY(parse_target_name(p, with_member, tail));
+            FOCAL_TRY(parse_target_name(p, with_member, &kid));
         }
-        tail = &(*tail)->next;
+        *tail = kid;
+        tail = &kid->next;
         if (!foci_parse_at_op(p, ',')) break;
         is_tuple = true;
         FOCAL_TRY(foci_parse_advance(p));
@@ -230,17 +134,19 @@ static focal_status parse_if(foci_parser *p, foci_node *node)
     foci_node **tail = &node->kids;
     bool is_else = false;
     for (;;) {
-        FOCAL_TRY(foci_parse_node(p, FOCI_N_BRANCH, tail));
-        if (!is_else) FOCAL_TRY(foci_parse_tuple(p, false, false, NULL, &(*tail)->a));
+        foci_node *branch = NULL;
+        FOCAL_TRY(foci_parse_node(p, FOCI_N_BRANCH, &branch));
+        *tail = branch;
+        tail = &branch->next;
+        if (!is_else) FOCAL_TRY(foci_parse_tuple(p, false, false, NULL, &branch->a));
         p->if_depth++;
-        FOCAL_TRY(parse_body(p, ends, &(*tail)->kids));
+        FOCAL_TRY(parse_body(p, ends, &branch->kids));
         p->if_depth--;
         const bool is_end = foci_parse_at_name(p, "endif");
         if (!is_end && is_else) return foci_parse_unexpected(p, "endif");
         is_else = foci_parse_at_name(p, "else");
         FOCAL_TRY(foci_parse_advance(p));
         if (is_end) return FOCAL_OK;
-        tail = &(*tail)->next;
     }
 }
 
@@ -308,25 +214,27 @@ static focal_status parse_macro(foci_parser *p, foci_node *node)
     p->frame_depth++;
     FOCAL_TRY(foci_parse_expect_op(p, '('));
     while (!foci_parse_at_op(p, ')')) {
-        if (node->others) FOCAL_TRY(foci_parse_expect_op(p, ','));
+        if (count > 0) FOCAL_TRY(foci_parse_expect_op(p, ','));
         if (count++ == MAX_PARAMETERS)
             return foci_parse_fail(p, FOCAL_EUNSUPPORTED, "a macro of more than %d parameters",
                                    MAX_PARAMETERS);
-        FOCAL_TRY(foci_parse_node(p, FOCI_N_PARAMETER, tail));
-        FOCAL_TRY(foci_parse_expect_name(p, &(*tail)->name));
-        for (const foci_node *other = node->others; other != *tail; other = other->next)
-            if (foci_chars_equal(other->name, (*tail)->name))
+        foci_node *parameter = NULL;
+        FOCAL_TRY(foci_parse_node(p, FOCI_N_PARAMETER, &parameter));
+        FOCAL_TRY(foci_parse_expect_name(p, &parameter->name));
+        *tail = parameter;
+        tail = &parameter->next;
+        for (const foci_node *other = node->others; other != parameter; other = other->next)
+            if (foci_chars_equal(other->name, parameter->name))
                 return foci_parse_fail(p, FOCAL_EFORMAT, "a macro has two parameters '%.*s'",
-                                       (int)(*tail)->name.bytes, (*tail)->name.data);
+                                       (int)parameter->name.bytes, parameter->name.data);
         if (foci_parse_at_op(p, '=')) {
             has_default = true;
             FOCAL_TRY(foci_parse_advance(p));
-            FOCAL_TRY(foci_parse_expression(p, true, &(*tail)->a));
+            FOCAL_TRY(foci_parse_expression(p, true, &parameter->a));
         } else if (has_default) {
             return foci_parse_fail(p, FOCAL_EFORMAT,
                                    "a parameter without default follows one with");
         }
-        tail = &(*tail)->next;
     }
     FOCAL_TRY(foci_parse_expect_op(p, ')'));
     FOCAL_TRY(parse_function_body(p, "endmacro", &node->kids));
@@ -338,13 +246,15 @@ static focal_status parse_macro(foci_parser *p, foci_node *node)
 static focal_status parse_with(foci_parser *p, foci_node *node)
 {
     foci_node **tail = &node->others;
-    while (p->token.kind != FOCI_T_BLOCK_END) {
-        if (node->others) FOCAL_TRY(foci_parse_expect_op(p, ','));
-        FOCAL_TRY(foci_parse_node(p, FOCI_N_SET, tail));
-        FOCAL_TRY(parse_target(p, false, &(*tail)->a));
+    for (bool is_first = true; p->token.kind != FOCI_T_BLOCK_END; is_first = false) {
+        if (!is_first) FOCAL_TRY(foci_parse_expect_op(p, ','));
+        foci_node *set = NULL;
+        FOCAL_TRY(foci_parse_node(p, FOCI_N_SET, &set));
+        *tail = set;
+        tail = &set->next;
+        FOCAL_TRY(parse_target(p, false, &set->a));
         FOCAL_TRY(foci_parse_expect_op(p, '='));
-        FOCAL_TRY(foci_parse_expression(p, true, &(*tail)->b));
-        tail = &(*tail)->next;
+        FOCAL_TRY(foci_parse_expression(p, true, &set->b));
     }
     return parse_whole_body(p, "endwith", &node->kids);
 }
@@ -444,4 +354,4 @@ focal_status foci_template_parse(focal_ctx *ctx, foci_store *store, foci_chars s
     return FOCAL_OK;
 }
 
-/* NOLINTEND(misc-no-recursion,clang-analyzer-core.NullDereference) */
+/* NOLINTEND(misc-no-recursion) */

@@ -7,8 +7,7 @@
 #include "text/template_run.h"
 
 /* Recursion here is bounded (expressions inside each other): foci_parse_enter() counts the depth.
- * And where a call returned FOCAL_OK its node is there, of which the analyzer loses track in loops.
- * NOLINTBEGIN(misc-no-recursion,clang-analyzer-core.NullDereference) */
+ * NOLINTBEGIN(misc-no-recursion) */
 
 /* How strongly an operator binds, weakest first. */
 enum {
@@ -123,21 +122,33 @@ static focal_status parse_binary(foci_parser *p, int least, foci_node **out)
 
 focal_status foci_parse_expression(foci_parser *p, bool with_condition, foci_node **out)
 {
+    foci_node *whole = NULL;
     FOCAL_TRY(foci_parse_enter(p));
-    FOCAL_TRY(parse_binary(p, LEVEL_OR, out));
+    FOCAL_TRY(parse_binary(p, LEVEL_OR, &whole));
     while (with_condition && foci_parse_at_name(p, "if")) {
         foci_node *node;
         FOCAL_TRY(foci_parse_node(p, FOCI_N_CONDITION, &node));
         FOCAL_TRY(foci_parse_advance(p));
-        node->b = *out;
+        node->b = whole;
         FOCAL_TRY(parse_binary(p, LEVEL_OR, &node->a));
         if (foci_parse_at_name(p, "else")) {
             FOCAL_TRY(foci_parse_advance(p));
             FOCAL_TRY(foci_parse_expression(p, true, &node->c));
         }
-        *out = node;
+        whole = node;
     }
     p->depth--;
+    *out = whole;
+    return FOCAL_OK;
+}
+
+/* Parses one more expression into a list; *tail is where the next one goes. */
+static focal_status append_expression(foci_parser *p, bool with_condition, foci_node ***tail)
+{
+    foci_node *node = NULL;
+    FOCAL_TRY(foci_parse_expression(p, with_condition, &node));
+    **tail = node;
+    *tail = &node->next;
     return FOCAL_OK;
 }
 
@@ -155,8 +166,7 @@ focal_status foci_parse_tuple(foci_parser *p, bool with_condition, bool in_paren
     FOCAL_TRY(foci_parse_node(p, FOCI_N_TUPLE, &tuple));
     tail = &tuple->kids;
     while (!is_tuple_end(p, end)) {
-        FOCAL_TRY(foci_parse_expression(p, with_condition, tail));
-        tail = &(*tail)->next;
+        FOCAL_TRY(append_expression(p, with_condition, &tail));
         if (!foci_parse_at_op(p, ',')) break;
         is_tuple = true;
         FOCAL_TRY(foci_parse_advance(p));
@@ -170,18 +180,18 @@ focal_status foci_parse_tuple(foci_parser *p, bool with_condition, bool in_paren
 static focal_status parse_display(foci_parser *p, foci_node_kind kind, int32_t close,
                                   foci_node **out)
 {
-    FOCAL_TRY(foci_parse_node(p, kind, out));
+    foci_node *node = NULL;
+    FOCAL_TRY(foci_parse_node(p, kind, &node));
+    *out = node;
     FOCAL_TRY(foci_parse_advance(p));
-    foci_node **tail = &(*out)->kids;
-    while (!foci_parse_at_op(p, close)) {
-        if ((*out)->kids) FOCAL_TRY(foci_parse_expect_op(p, ','));
+    foci_node **tail = &node->kids;
+    for (bool is_first = true; !foci_parse_at_op(p, close); is_first = false) {
+        if (!is_first) FOCAL_TRY(foci_parse_expect_op(p, ','));
         if (foci_parse_at_op(p, close)) break;
-        FOCAL_TRY(foci_parse_expression(p, true, tail));
-        tail = &(*tail)->next;
+        FOCAL_TRY(append_expression(p, true, &tail));
         if (kind != FOCI_N_DICT) continue;
         FOCAL_TRY(foci_parse_expect_op(p, ':'));
-        FOCAL_TRY(foci_parse_expression(p, true, tail));
-        tail = &(*tail)->next;
+        FOCAL_TRY(append_expression(p, true, &tail));
     }
     return foci_parse_expect_op(p, close);
 }
@@ -468,4 +478,4 @@ static focal_status parse_unary(foci_parser *p, bool with_filters, foci_node **o
     return FOCAL_OK;
 }
 
-/* NOLINTEND(misc-no-recursion,clang-analyzer-core.NullDereference) */
+/* NOLINTEND(misc-no-recursion) */

@@ -68,7 +68,11 @@ typedef struct foci_call {
     foci_value self; /* the filtered or tested value, or the object of a method */
     foci_arguments args;
     foci_value bound[FOCI_BUILTIN_NAMES];
+    int32_t how; /* of the builtin */
 } foci_call;
+
+/* Ends of a text. */
+enum { FOCI_LEFT = 1, FOCI_RIGHT = 2, FOCI_BOTH = 3 };
 
 typedef focal_status (*foci_builtin_run)(foci_run *run, foci_call *call, foci_value *out);
 
@@ -79,6 +83,7 @@ typedef struct foci_builtin {
     int32_t required; /* of the names below */
     /* Of its arguments: "/x" has a place but no name, "*" stands for any, which stay unbound. */
     const char *names[FOCI_BUILTIN_NAMES];
+    int32_t how; /* tells builtins apart that share a function; it is in the call */
 } foci_builtin;
 
 typedef struct foci_template_limits {
@@ -137,14 +142,15 @@ focal_status foci_call_value(foci_run *run, foci_value callee, const foci_argume
 /* template_access.c */
 focal_status foci_attribute(foci_run *run, foci_value object, foci_chars name, foci_value *out);
 focal_status foci_item(foci_run *run, foci_value object, foci_value key, foci_value *out);
-/* bounds: start, stop, step; none where left out. */
-focal_status foci_slice(foci_run *run, foci_value object, const foci_value bounds[3],
-                        foci_value *out);
 /* All of an iterable, in a row; reading a generator spends it. Undefined is empty. */
 focal_status foci_items(foci_run *run, foci_value value, const foci_value **items, int64_t *count);
 focal_status foci_length(foci_run *run, foci_value value, int64_t *length);
 /* One after the other by "a.b.0", as filters take attributes. */
 focal_status foci_path(foci_run *run, foci_value object, foci_value path, foci_value *out);
+
+/* template_slice.c; bounds: start, stop, step; none where left out. */
+focal_status foci_slice(foci_run *run, foci_value object, const foci_value bounds[3],
+                        foci_value *out);
 
 /* template_compare.c */
 bool foci_truth(foci_value value);
@@ -175,8 +181,11 @@ focal_status foci_format_percent(foci_run *run, foci_chars format, foci_value ar
                                  foci_value *out);
 focal_status foci_format_braces(foci_run *run, foci_chars format, const foci_arguments *args,
                                 foci_value *out);
+
+/* template_date.c: strftime */
 focal_status foci_format_date(foci_run *run, foci_chars format, foci_value *out);
-/* Python's int(text, base) and float(text); false when it is neither. */
+
+/* template_number.c: Python's int(text, base) and float(text); false when it is neither. */
 bool foci_read_int(foci_chars text, int base, int64_t *out);
 bool foci_read_real(foci_chars text, double *out);
 
@@ -190,8 +199,8 @@ focal_status foci_replace(foci_run *run, foci_chars text, foci_chars old, foci_c
 focal_status foci_upper(foci_run *run, foci_call *call, foci_value *out);
 focal_status foci_template_lower(foci_run *run, foci_call *call, foci_value *out);
 focal_status foci_capitalize(foci_run *run, foci_call *call, foci_value *out);
-focal_status foci_strip(foci_run *run, foci_call *call, foci_value *out);
-focal_status foci_center(foci_run *run, foci_call *call, foci_value *out);
+focal_status foci_strip(foci_run *run, foci_call *call, foci_value *out); /* how: which ends */
+focal_status foci_pad(foci_run *run, foci_call *call, foci_value *out);   /* how: where to */
 focal_status foci_splitlines(foci_run *run, foci_call *call, foci_value *out);
 
 /* A list that grows, inside a store. */

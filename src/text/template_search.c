@@ -85,8 +85,9 @@ static void reverse(foci_values *parts)
     }
 }
 
-static focal_status split_any(foci_run *run, foci_call *call, bool from_end, foci_value *out)
+static focal_status split(foci_run *run, foci_call *call, foci_value *out)
 {
+    const bool from_end = call->how == FOCI_RIGHT;
     foci_chars text, separator;
     int64_t most;
     foci_values parts = {0};
@@ -103,16 +104,6 @@ static focal_status split_any(foci_run *run, foci_call *call, bool from_end, foc
     if (from_end) reverse(&parts);
     *out = foci_list(parts.items, parts.count);
     return FOCAL_OK;
-}
-
-static focal_status split(foci_run *run, foci_call *call, foci_value *out)
-{
-    return split_any(run, call, false, out);
-}
-
-static focal_status rsplit(foci_run *run, foci_call *call, foci_value *out)
-{
-    return split_any(run, call, true, out);
 }
 
 /* text[start:stop] for the methods that take those two; *at is where it begins. */
@@ -136,33 +127,21 @@ static focal_status own_range(foci_run *run, foci_call *call, foci_chars *text, 
 }
 
 /* Where the argument stands, in characters; -1: nowhere. */
-static focal_status find_index(foci_run *run, foci_call *call, bool from_end, int64_t *index)
+static focal_status find(foci_run *run, foci_call *call, foci_value *out)
 {
+    const bool from_end = call->how == FOCI_RIGHT;
     foci_chars text, part;
     int64_t start;
-    *index = -1;
+    *out = foci_int(-1);
     FOCAL_TRY(own_range(run, call, &text, &start));
     FOCAL_TRY(foci_want_text(run, call->bound[0], "find: what to find", &part));
     if (!text.data) return FOCAL_OK;
     if (from_end) FOCAL_TRY(charge_back(run, text, part));
     const char *at = find_part(text, part, from_end);
-    if (at) *index = start + foci_char_count((foci_chars){text.data, (size_t)(at - text.data)});
-    return FOCAL_OK;
-}
-
-static focal_status find(foci_run *run, foci_call *call, foci_value *out)
-{
-    int64_t index;
-    FOCAL_TRY(find_index(run, call, false, &index));
-    *out = foci_int(index);
-    return FOCAL_OK;
-}
-
-static focal_status rfind(foci_run *run, foci_call *call, foci_value *out)
-{
-    int64_t index;
-    FOCAL_TRY(find_index(run, call, true, &index));
-    *out = foci_int(index);
+    if (at) {
+        const foci_chars before = {text.data, (size_t)(at - text.data)};
+        *out = foci_int(start + foci_char_count(before));
+    }
     return FOCAL_OK;
 }
 
@@ -170,12 +149,6 @@ static focal_status index_of(foci_run *run, foci_call *call, foci_value *out)
 {
     FOCAL_TRY(find(run, call, out));
     return out->as.number < 0 ? foci_run_fail(run, "index: the text is not there") : FOCAL_OK;
-}
-
-static focal_status rindex_of(foci_run *run, foci_call *call, foci_value *out)
-{
-    FOCAL_TRY(rfind(run, call, out));
-    return out->as.number < 0 ? foci_run_fail(run, "rindex: the text is not there") : FOCAL_OK;
 }
 
 static focal_status count(foci_run *run, foci_call *call, foci_value *out)
@@ -206,8 +179,9 @@ static bool has_affix(foci_chars text, foci_chars affix, bool at_end)
 }
 
 /* startswith and endswith: one text or a tuple of them. */
-static focal_status match_affix(foci_run *run, foci_call *call, bool at_end, foci_value *out)
+static focal_status match_affix(foci_run *run, foci_call *call, foci_value *out)
 {
+    const bool at_end = call->how == FOCI_RIGHT;
     foci_chars text, affix;
     int64_t start;
     const foci_value what = call->bound[0];
@@ -224,18 +198,9 @@ static focal_status match_affix(foci_run *run, foci_call *call, bool at_end, foc
     return FOCAL_OK;
 }
 
-static focal_status startswith(foci_run *run, foci_call *call, foci_value *out)
+static focal_status remove_affix(foci_run *run, foci_call *call, foci_value *out)
 {
-    return match_affix(run, call, false, out);
-}
-
-static focal_status endswith(foci_run *run, foci_call *call, foci_value *out)
-{
-    return match_affix(run, call, true, out);
-}
-
-static focal_status remove_affix(foci_run *run, foci_call *call, bool at_end, foci_value *out)
-{
+    const bool at_end = call->how == FOCI_RIGHT;
     foci_chars text, affix;
     FOCAL_TRY(own_text(run, call, &text));
     FOCAL_TRY(foci_want_text(run, call->bound[0], "the text to remove", &affix));
@@ -247,19 +212,10 @@ static focal_status remove_affix(foci_run *run, foci_call *call, bool at_end, fo
     return FOCAL_OK;
 }
 
-static focal_status removeprefix(foci_run *run, foci_call *call, foci_value *out)
-{
-    return remove_affix(run, call, false, out);
-}
-
-static focal_status removesuffix(foci_run *run, foci_call *call, foci_value *out)
-{
-    return remove_affix(run, call, true, out);
-}
-
 /* Text before, at and behind a separator. */
-static focal_status part_at(foci_run *run, foci_call *call, bool from_end, foci_value *out)
+static focal_status part_at(foci_run *run, foci_call *call, foci_value *out)
 {
+    const bool from_end = call->how == FOCI_RIGHT;
     foci_chars text, separator;
     FOCAL_TRY(own_text(run, call, &text));
     FOCAL_TRY(foci_want_text(run, call->bound[0], "partition: the separator", &separator));
@@ -280,16 +236,6 @@ static focal_status part_at(foci_run *run, foci_call *call, bool from_end, foci_
     *out = foci_list(items, 3);
     out->kind = FOCI_V_TUPLE;
     return FOCAL_OK;
-}
-
-static focal_status partition(foci_run *run, foci_call *call, foci_value *out)
-{
-    return part_at(run, call, false, out);
-}
-
-static focal_status rpartition(foci_run *run, foci_call *call, foci_value *out)
-{
-    return part_at(run, call, true, out);
 }
 
 focal_status foci_replace(foci_run *run, foci_chars text, foci_chars old, foci_chars new_text,
@@ -335,20 +281,20 @@ static focal_status replace(foci_run *run, foci_call *call, foci_value *out)
 const foci_builtin *foci_search_method(foci_chars name)
 {
     static const foci_builtin methods[] = {
-        {"split", split, 0, {"sep", "maxsplit"}},
-        {"rsplit", rsplit, 0, {"sep", "maxsplit"}},
-        {"startswith", startswith, 1, {"/prefix", "/start", "/end"}},
-        {"endswith", endswith, 1, {"/suffix", "/start", "/end"}},
-        {"removeprefix", removeprefix, 1, {"/prefix"}},
-        {"removesuffix", removesuffix, 1, {"/suffix"}},
-        {"replace", replace, 2, {"/old", "/new", "/count"}},
-        {"find", find, 1, {"/sub", "/start", "/end"}},
-        {"rfind", rfind, 1, {"/sub", "/start", "/end"}},
-        {"index", index_of, 1, {"/sub", "/start", "/end"}},
-        {"rindex", rindex_of, 1, {"/sub", "/start", "/end"}},
-        {"count", count, 1, {"/sub", "/start", "/end"}},
-        {"partition", partition, 1, {"/sep"}},
-        {"rpartition", rpartition, 1, {"/sep"}},
+        {"split", split, 0, {"sep", "maxsplit"}, FOCI_LEFT},
+        {"rsplit", split, 0, {"sep", "maxsplit"}, FOCI_RIGHT},
+        {"startswith", match_affix, 1, {"/prefix", "/start", "/end"}, FOCI_LEFT},
+        {"endswith", match_affix, 1, {"/suffix", "/start", "/end"}, FOCI_RIGHT},
+        {"removeprefix", remove_affix, 1, {"/prefix"}, FOCI_LEFT},
+        {"removesuffix", remove_affix, 1, {"/suffix"}, FOCI_RIGHT},
+        {"replace", replace, 2, {"/old", "/new", "/count"}, 0},
+        {"find", find, 1, {"/sub", "/start", "/end"}, FOCI_LEFT},
+        {"rfind", find, 1, {"/sub", "/start", "/end"}, FOCI_RIGHT},
+        {"index", index_of, 1, {"/sub", "/start", "/end"}, FOCI_LEFT},
+        {"rindex", index_of, 1, {"/sub", "/start", "/end"}, FOCI_RIGHT},
+        {"count", count, 1, {"/sub", "/start", "/end"}, 0},
+        {"partition", part_at, 1, {"/sep"}, FOCI_LEFT},
+        {"rpartition", part_at, 1, {"/sep"}, FOCI_RIGHT},
     };
     return foci_find(methods, FOCAL_COUNT(methods), name);
 }

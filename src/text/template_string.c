@@ -91,9 +91,9 @@ static bool is_one_of(foci_chars set, const char *begin, const char *end)
 }
 
 /* Without characters of the set (none given: white space) at the ends. */
-static focal_status strip_ends(foci_run *run, foci_call *call, bool left, bool right,
-                               foci_value *out)
+focal_status foci_strip(foci_run *run, foci_call *call, foci_value *out)
 {
+    const bool left = call->how & FOCI_LEFT, right = call->how & FOCI_RIGHT;
     foci_chars text, set;
     FOCAL_TRY(own_text(run, call, &text));
     if (call->bound[0].kind == FOCI_V_MISSING || call->bound[0].kind == FOCI_V_NONE)
@@ -115,21 +115,6 @@ static focal_status strip_ends(foci_run *run, foci_call *call, bool left, bool r
         end = at;
     }
     return give(call, (foci_chars){begin, (size_t)(end - begin)}, out);
-}
-
-focal_status foci_strip(foci_run *run, foci_call *call, foci_value *out)
-{
-    return strip_ends(run, call, true, true, out);
-}
-
-static focal_status lstrip(foci_run *run, foci_call *call, foci_value *out)
-{
-    return strip_ends(run, call, true, false, out);
-}
-
-static focal_status rstrip(foci_run *run, foci_call *call, foci_value *out)
-{
-    return strip_ends(run, call, false, true, out);
 }
 
 static bool ends_line(uint32_t c)
@@ -185,8 +170,6 @@ static focal_status format(foci_run *run, foci_call *call, foci_value *out)
     return foci_format_braces(run, call->self.as.text, &call->args, out);
 }
 
-typedef enum side { SIDE_LEFT, SIDE_RIGHT, SIDE_BOTH } side;
-
 /* How many characters are missing to a width. */
 static focal_status missing_to(foci_run *run, foci_chars text, foci_value wanted, int64_t *missing)
 {
@@ -197,8 +180,8 @@ static focal_status missing_to(foci_run *run, foci_chars text, foci_value wanted
     return foci_run_charge(run, *missing);
 }
 
-/* Blanks, or the character given, to a width, put at that side. */
-static focal_status pad(foci_run *run, foci_call *call, side at, foci_value *out)
+/* Blanks, or the character given, to a width. */
+focal_status foci_pad(foci_run *run, foci_call *call, foci_value *out)
 {
     foci_chars text, fill = {" ", 1};
     int64_t total;
@@ -211,29 +194,13 @@ static focal_status pad(foci_run *run, foci_call *call, side at, foci_value *out
         return foci_run_fail(run, "one character fills, not more or less");
     /* Of an odd number, Python's center() puts one more to the left when the width is odd. */
     const int64_t width = total + foci_char_count(text);
-    const int64_t left = at == SIDE_LEFT    ? total
-                         : at == SIDE_RIGHT ? 0
-                                            : total / 2 + (total & width & 1);
+    int64_t left = total / 2 + (total & width & 1);
+    if (call->how != FOCI_BOTH) left = call->how == FOCI_LEFT ? total : 0;
     for (int64_t n = 0; n < left; n++) FOCAL_TRY(foci_builder_add(&built, fill.data, fill.bytes));
     FOCAL_TRY(foci_builder_add(&built, text.data, text.bytes));
     for (int64_t n = left; n < total; n++)
         FOCAL_TRY(foci_builder_add(&built, fill.data, fill.bytes));
     return give(call, foci_builder_chars(&built), out);
-}
-
-focal_status foci_center(foci_run *run, foci_call *call, foci_value *out)
-{
-    return pad(run, call, SIDE_BOTH, out);
-}
-
-static focal_status ljust(foci_run *run, foci_call *call, foci_value *out)
-{
-    return pad(run, call, SIDE_RIGHT, out);
-}
-
-static focal_status rjust(foci_run *run, foci_call *call, foci_value *out)
-{
-    return pad(run, call, SIDE_LEFT, out);
 }
 
 static focal_status zfill(foci_run *run, foci_call *call, foci_value *out)
@@ -259,32 +226,41 @@ static bool is_lower_char(uint32_t c)
     return c == 0xDF || foci_char_upper(c) != c;
 }
 
-static bool is_alnum(uint32_t c)
+typedef enum char_kind { ALPHA, ALNUM, DIGIT, SPACE, ASCII } char_kind;
+
+static bool is_of_kind(char_kind kind, uint32_t c)
 {
-    return foci_char_is_alpha(c) || foci_char_is_digit(c);
+    switch (kind) {
+    case ALPHA:
+        return foci_char_is_alpha(c);
+    case ALNUM:
+        return foci_char_is_alpha(c) || foci_char_is_digit(c);
+    case DIGIT:
+        return foci_char_is_digit(c);
+    case SPACE:
+        return foci_char_is_space(c);
+    default:
+        return c < 0x80;
+    }
 }
 
-static bool is_ascii(uint32_t c)
+/* True when there is a character (isascii wants none) and all are of that kind. */
+static focal_status all_are(foci_run *run, foci_call *call, foci_value *out)
 {
-    return c < 0x80;
-}
-
-/* True when there is a character and all are of that class. */
-static focal_status all_are(foci_run *run, foci_call *call, bool (*is_class)(uint32_t),
-                            foci_value *out)
-{
+    const char_kind kind = (char_kind)call->how;
     foci_chars text;
     FOCAL_TRY(own_text(run, call, &text));
     const char *at = text.data, *end = at + text.bytes;
-    bool all = text.bytes > 0 || is_class == is_ascii;
-    while (at < end && all) all = is_class(foci_char_next(&at));
+    bool all = text.bytes > 0 || kind == ASCII;
+    while (at < end && all) all = is_of_kind(kind, foci_char_next(&at));
     *out = foci_bool(all);
     return FOCAL_OK;
 }
 
 /* True when a letter of that case is there and none of the other. */
-static focal_status has_case(foci_run *run, foci_call *call, bool upper, foci_value *out)
+static focal_status has_case(foci_run *run, foci_call *call, foci_value *out)
 {
+    const bool upper = call->how == FOCI_CASE_UPPER;
     foci_chars text;
     bool any = false, other = false;
     FOCAL_TRY(own_text(run, call, &text));
@@ -298,69 +274,34 @@ static focal_status has_case(foci_run *run, foci_call *call, bool upper, foci_va
     return FOCAL_OK;
 }
 
-static focal_status are_upper(foci_run *run, foci_call *call, foci_value *out)
-{
-    return has_case(run, call, true, out);
-}
-
-static focal_status are_lower(foci_run *run, foci_call *call, foci_value *out)
-{
-    return has_case(run, call, false, out);
-}
-
-static focal_status are_alpha(foci_run *run, foci_call *call, foci_value *out)
-{
-    return all_are(run, call, foci_char_is_alpha, out);
-}
-
-static focal_status are_alnum(foci_run *run, foci_call *call, foci_value *out)
-{
-    return all_are(run, call, is_alnum, out);
-}
-
-static focal_status are_digit(foci_run *run, foci_call *call, foci_value *out)
-{
-    return all_are(run, call, foci_char_is_digit, out);
-}
-
-static focal_status are_space(foci_run *run, foci_call *call, foci_value *out)
-{
-    return all_are(run, call, foci_char_is_space, out);
-}
-
-static focal_status are_ascii(foci_run *run, foci_call *call, foci_value *out)
-{
-    return all_are(run, call, is_ascii, out);
-}
-
 const foci_builtin *foci_string_method(foci_chars name)
 {
     static const foci_builtin methods[] = {
-        {"strip", foci_strip, 0, {"/chars"}},
-        {"lstrip", lstrip, 0, {"/chars"}},
-        {"rstrip", rstrip, 0, {"/chars"}},
-        {"splitlines", foci_splitlines, 0, {"keepends"}},
-        {"upper", foci_upper, 0, {NULL}},
-        {"lower", foci_template_lower, 0, {NULL}},
-        {"casefold", foci_template_lower, 0, {NULL}},
-        {"title", title, 0, {NULL}},
-        {"capitalize", foci_capitalize, 0, {NULL}},
-        {"swapcase", swapcase, 0, {NULL}},
-        {"join", join, 1, {"/iterable"}},
-        {"format", format, 0, {"*"}},
-        {"center", foci_center, 1, {"/width", "/fillchar"}},
-        {"ljust", ljust, 1, {"/width", "/fillchar"}},
-        {"rjust", rjust, 1, {"/width", "/fillchar"}},
-        {"zfill", zfill, 1, {"/width"}},
-        {"isupper", are_upper, 0, {NULL}},
-        {"islower", are_lower, 0, {NULL}},
-        {"isalpha", are_alpha, 0, {NULL}},
-        {"isalnum", are_alnum, 0, {NULL}},
-        {"isdigit", are_digit, 0, {NULL}},
-        {"isdecimal", are_digit, 0, {NULL}},
-        {"isnumeric", are_digit, 0, {NULL}},
-        {"isspace", are_space, 0, {NULL}},
-        {"isascii", are_ascii, 0, {NULL}},
+        {"strip", foci_strip, 0, {"/chars"}, FOCI_BOTH},
+        {"lstrip", foci_strip, 0, {"/chars"}, FOCI_LEFT},
+        {"rstrip", foci_strip, 0, {"/chars"}, FOCI_RIGHT},
+        {"splitlines", foci_splitlines, 0, {"keepends"}, 0},
+        {"upper", foci_upper, 0, {NULL}, 0},
+        {"lower", foci_template_lower, 0, {NULL}, 0},
+        {"casefold", foci_template_lower, 0, {NULL}, 0},
+        {"title", title, 0, {NULL}, 0},
+        {"capitalize", foci_capitalize, 0, {NULL}, 0},
+        {"swapcase", swapcase, 0, {NULL}, 0},
+        {"join", join, 1, {"/iterable"}, 0},
+        {"format", format, 0, {"*"}, 0},
+        {"center", foci_pad, 1, {"/width", "/fillchar"}, FOCI_BOTH},
+        {"ljust", foci_pad, 1, {"/width", "/fillchar"}, FOCI_RIGHT},
+        {"rjust", foci_pad, 1, {"/width", "/fillchar"}, FOCI_LEFT},
+        {"zfill", zfill, 1, {"/width"}, 0},
+        {"isupper", has_case, 0, {NULL}, FOCI_CASE_UPPER},
+        {"islower", has_case, 0, {NULL}, FOCI_CASE_LOWER},
+        {"isalpha", all_are, 0, {NULL}, ALPHA},
+        {"isalnum", all_are, 0, {NULL}, ALNUM},
+        {"isdigit", all_are, 0, {NULL}, DIGIT},
+        {"isdecimal", all_are, 0, {NULL}, DIGIT},
+        {"isnumeric", all_are, 0, {NULL}, DIGIT},
+        {"isspace", all_are, 0, {NULL}, SPACE},
+        {"isascii", all_are, 0, {NULL}, ASCII},
     };
     const foci_builtin *found = foci_find(methods, FOCAL_COUNT(methods), name);
     return found ? found : foci_search_method(name);

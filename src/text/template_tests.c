@@ -1,5 +1,6 @@
 /* What stands behind "is". */
 #include "base/error.h"
+#include "text/template_chars.h"
 #include "text/template_run.h"
 
 static focal_status give(bool truth, foci_value *out)
@@ -8,70 +9,28 @@ static focal_status give(bool truth, foci_value *out)
     return FOCAL_OK;
 }
 
+static focal_status is_kind(foci_run *run, foci_call *call, foci_value *out)
+{
+    (void)run;
+    return give(call->self.kind == call->how, out);
+}
+
 static focal_status is_defined(foci_run *run, foci_call *call, foci_value *out)
 {
     (void)run;
     return give(call->self.kind != FOCI_V_UNDEFINED, out);
 }
 
-static focal_status is_undefined(foci_run *run, foci_call *call, foci_value *out)
+static focal_status is_truth(foci_run *run, foci_call *call, foci_value *out)
 {
     (void)run;
-    return give(call->self.kind == FOCI_V_UNDEFINED, out);
-}
-
-static focal_status is_none(foci_run *run, foci_call *call, foci_value *out)
-{
-    (void)run;
-    return give(call->self.kind == FOCI_V_NONE, out);
-}
-
-static focal_status is_boolean(foci_run *run, foci_call *call, foci_value *out)
-{
-    (void)run;
-    return give(call->self.kind == FOCI_V_BOOL, out);
-}
-
-static focal_status is_true(foci_run *run, foci_call *call, foci_value *out)
-{
-    (void)run;
-    return give(call->self.kind == FOCI_V_BOOL && call->self.as.truth, out);
-}
-
-static focal_status is_false(foci_run *run, foci_call *call, foci_value *out)
-{
-    (void)run;
-    return give(call->self.kind == FOCI_V_BOOL && !call->self.as.truth, out);
-}
-
-static focal_status is_integer(foci_run *run, foci_call *call, foci_value *out)
-{
-    (void)run;
-    return give(call->self.kind == FOCI_V_INT, out);
-}
-
-static focal_status is_float(foci_run *run, foci_call *call, foci_value *out)
-{
-    (void)run;
-    return give(call->self.kind == FOCI_V_FLOAT, out);
+    return give(call->self.kind == FOCI_V_BOOL && call->self.as.truth == (call->how != 0), out);
 }
 
 static focal_status is_number(foci_run *run, foci_call *call, foci_value *out)
 {
     (void)run;
     return give(foci_is_number(call->self), out);
-}
-
-static focal_status is_string(foci_run *run, foci_call *call, foci_value *out)
-{
-    (void)run;
-    return give(call->self.kind == FOCI_V_STRING, out);
-}
-
-static focal_status is_mapping(foci_run *run, foci_call *call, foci_value *out)
-{
-    (void)run;
-    return give(call->self.kind == FOCI_V_DICT, out);
 }
 
 static focal_status is_iterable(foci_run *run, foci_call *call, foci_value *out)
@@ -109,23 +68,14 @@ static focal_status is_escaped(foci_run *run, foci_call *call, foci_value *out)
     return give(call->self.kind == FOCI_V_STRING && call->self.is_markup, out);
 }
 
-static focal_status is_cased(foci_run *run, foci_call *call, const char *method, foci_value *out)
+static focal_status is_cased(foci_run *run, foci_call *call, foci_value *out)
 {
+    const char *method = call->how == FOCI_CASE_UPPER ? "isupper" : "islower";
     foci_chars text;
     FOCAL_TRY(foci_value_text(run, call->self, &text));
     const foci_arguments none = {0};
     return foci_call_builtin(run, foci_string_method(foci_chars_of(method)), foci_string(text),
                              &none, out);
-}
-
-static focal_status is_lower(foci_run *run, foci_call *call, foci_value *out)
-{
-    return is_cased(run, call, "islower", out);
-}
-
-static focal_status is_upper(foci_run *run, foci_call *call, foci_value *out)
-{
-    return is_cased(run, call, "isupper", out);
 }
 
 /* The remainder of a division by `by` is `rest`. */
@@ -139,14 +89,9 @@ static focal_status has_rest(foci_run *run, foci_value value, foci_value by, int
     return give(equal, out);
 }
 
-static focal_status is_odd(foci_run *run, foci_call *call, foci_value *out)
+static focal_status is_odd_or_even(foci_run *run, foci_call *call, foci_value *out)
 {
-    return has_rest(run, call->self, foci_int(2), 1, out);
-}
-
-static focal_status is_even(foci_run *run, foci_call *call, foci_value *out)
-{
-    return has_rest(run, call->self, foci_int(2), 0, out);
+    return has_rest(run, call->self, foci_int(2), call->how, out);
 }
 
 static focal_status is_divisible(foci_run *run, foci_call *call, foci_value *out)
@@ -154,53 +99,18 @@ static focal_status is_divisible(foci_run *run, foci_call *call, foci_value *out
     return has_rest(run, call->self, call->bound[0], 0, out);
 }
 
-static focal_status compare(foci_run *run, foci_call *call, int32_t op, foci_value *out)
+static focal_status compare(foci_run *run, foci_call *call, foci_value *out)
 {
     bool holds;
-    FOCAL_TRY(foci_compare(run, op, call->self, call->bound[0], &holds));
+    FOCAL_TRY(foci_compare(run, call->how, call->self, call->bound[0], &holds));
     return give(holds, out);
-}
-
-static focal_status is_equal(foci_run *run, foci_call *call, foci_value *out)
-{
-    return compare(run, call, FOCI_OP('=', '='), out);
-}
-
-static focal_status is_other(foci_run *run, foci_call *call, foci_value *out)
-{
-    return compare(run, call, FOCI_OP('!', '='), out);
-}
-
-static focal_status is_above(foci_run *run, foci_call *call, foci_value *out)
-{
-    return compare(run, call, '>', out);
-}
-
-static focal_status is_below(foci_run *run, foci_call *call, foci_value *out)
-{
-    return compare(run, call, '<', out);
-}
-
-static focal_status is_at_least(foci_run *run, foci_call *call, foci_value *out)
-{
-    return compare(run, call, FOCI_OP('>', '='), out);
-}
-
-static focal_status is_at_most(foci_run *run, foci_call *call, foci_value *out)
-{
-    return compare(run, call, FOCI_OP('<', '='), out);
-}
-
-static focal_status is_in(foci_run *run, foci_call *call, foci_value *out)
-{
-    return compare(run, call, 'i', out);
 }
 
 /* Python's "is": for what has no identity here, the same value of the same kind. */
 static focal_status is_same(foci_run *run, foci_call *call, foci_value *out)
 {
     *out = foci_bool(false);
-    return call->self.kind == call->bound[0].kind ? is_equal(run, call, out) : FOCAL_OK;
+    return call->self.kind == call->bound[0].kind ? compare(run, call, out) : FOCAL_OK;
 }
 
 static focal_status is_filter(foci_run *run, foci_call *call, foci_value *out)
@@ -218,45 +128,45 @@ static focal_status is_test(foci_run *run, foci_call *call, foci_value *out)
 const foci_builtin *foci_test_find(foci_chars name)
 {
     static const foci_builtin tests[] = {
-        {"defined", is_defined, 0, {NULL}},
-        {"undefined", is_undefined, 0, {NULL}},
-        {"none", is_none, 0, {NULL}},
-        {"boolean", is_boolean, 0, {NULL}},
-        {"true", is_true, 0, {NULL}},
-        {"false", is_false, 0, {NULL}},
-        {"integer", is_integer, 0, {NULL}},
-        {"float", is_float, 0, {NULL}},
-        {"number", is_number, 0, {NULL}},
-        {"string", is_string, 0, {NULL}},
-        {"mapping", is_mapping, 0, {NULL}},
-        {"iterable", is_iterable, 0, {NULL}},
-        {"sequence", is_sequence, 0, {NULL}},
-        {"callable", is_callable, 0, {NULL}},
-        {"escaped", is_escaped, 0, {NULL}},
-        {"lower", is_lower, 0, {NULL}},
-        {"upper", is_upper, 0, {NULL}},
-        {"odd", is_odd, 0, {NULL}},
-        {"even", is_even, 0, {NULL}},
-        {"divisibleby", is_divisible, 1, {"num"}},
-        {"eq", is_equal, 1, {"/other"}},
-        {"equalto", is_equal, 1, {"/other"}},
-        {"==", is_equal, 1, {"/other"}},
-        {"ne", is_other, 1, {"/other"}},
-        {"!=", is_other, 1, {"/other"}},
-        {"gt", is_above, 1, {"/other"}},
-        {"greaterthan", is_above, 1, {"/other"}},
-        {">", is_above, 1, {"/other"}},
-        {"lt", is_below, 1, {"/other"}},
-        {"lessthan", is_below, 1, {"/other"}},
-        {"<", is_below, 1, {"/other"}},
-        {"ge", is_at_least, 1, {"/other"}},
-        {">=", is_at_least, 1, {"/other"}},
-        {"le", is_at_most, 1, {"/other"}},
-        {"<=", is_at_most, 1, {"/other"}},
-        {"in", is_in, 1, {"seq"}},
-        {"sameas", is_same, 1, {"other"}},
-        {"filter", is_filter, 0, {NULL}},
-        {"test", is_test, 0, {NULL}},
+        {"defined", is_defined, 0, {NULL}, 0},
+        {"undefined", is_kind, 0, {NULL}, FOCI_V_UNDEFINED},
+        {"none", is_kind, 0, {NULL}, FOCI_V_NONE},
+        {"boolean", is_kind, 0, {NULL}, FOCI_V_BOOL},
+        {"true", is_truth, 0, {NULL}, true},
+        {"false", is_truth, 0, {NULL}, false},
+        {"integer", is_kind, 0, {NULL}, FOCI_V_INT},
+        {"float", is_kind, 0, {NULL}, FOCI_V_FLOAT},
+        {"number", is_number, 0, {NULL}, 0},
+        {"string", is_kind, 0, {NULL}, FOCI_V_STRING},
+        {"mapping", is_kind, 0, {NULL}, FOCI_V_DICT},
+        {"iterable", is_iterable, 0, {NULL}, 0},
+        {"sequence", is_sequence, 0, {NULL}, 0},
+        {"callable", is_callable, 0, {NULL}, 0},
+        {"escaped", is_escaped, 0, {NULL}, 0},
+        {"lower", is_cased, 0, {NULL}, FOCI_CASE_LOWER},
+        {"upper", is_cased, 0, {NULL}, FOCI_CASE_UPPER},
+        {"odd", is_odd_or_even, 0, {NULL}, 1},
+        {"even", is_odd_or_even, 0, {NULL}, 0},
+        {"divisibleby", is_divisible, 1, {"num"}, 0},
+        {"eq", compare, 1, {"/other"}, FOCI_OP('=', '=')},
+        {"equalto", compare, 1, {"/other"}, FOCI_OP('=', '=')},
+        {"==", compare, 1, {"/other"}, FOCI_OP('=', '=')},
+        {"ne", compare, 1, {"/other"}, FOCI_OP('!', '=')},
+        {"!=", compare, 1, {"/other"}, FOCI_OP('!', '=')},
+        {"gt", compare, 1, {"/other"}, '>'},
+        {"greaterthan", compare, 1, {"/other"}, '>'},
+        {">", compare, 1, {"/other"}, '>'},
+        {"lt", compare, 1, {"/other"}, '<'},
+        {"lessthan", compare, 1, {"/other"}, '<'},
+        {"<", compare, 1, {"/other"}, '<'},
+        {"ge", compare, 1, {"/other"}, FOCI_OP('>', '=')},
+        {">=", compare, 1, {"/other"}, FOCI_OP('>', '=')},
+        {"le", compare, 1, {"/other"}, FOCI_OP('<', '=')},
+        {"<=", compare, 1, {"/other"}, FOCI_OP('<', '=')},
+        {"in", compare, 1, {"seq"}, 'i'},
+        {"sameas", is_same, 1, {"other"}, FOCI_OP('=', '=')},
+        {"filter", is_filter, 0, {NULL}, 0},
+        {"test", is_test, 0, {NULL}, 0},
     };
     return foci_find(tests, FOCAL_COUNT(tests), name);
 }

@@ -89,11 +89,12 @@ static const char *const turn_ends[] = {"<|eot_id|>",    "<|im_end|>", "<|end|>"
 static const char *const text_ends[] = {"<|endoftext|>", "<|end_of_text|>", "<|eom_id|>",
                                         "</s>",          "<eos>",           "<|end_of_sentence|>"};
 
-static void add_end(focal_tokenizer *tokenizer, int32_t id)
+bool foci_tokenizer_add_end(focal_tokenizer *tokenizer, int32_t id)
 {
-    if (id < 0 || focal_tokenizer_is_end(tokenizer, id) || tokenizer->end_count == FOCI_ENDS)
-        return;
+    if (id < 0 || focal_tokenizer_is_end(tokenizer, id)) return true;
+    if (tokenizer->end_count == FOCI_ENDS) return false;
     tokenizer->ends[tokenizer->end_count++] = id;
+    return true;
 }
 
 /* The control token of that name, or -1: plain text that reads so does not end anything. */
@@ -110,12 +111,12 @@ void foci_tokenizer_finish(focal_tokenizer *tokenizer)
     for (size_t n = 0; n < FOCAL_COUNT(turn_ends); n++) {
         const int32_t id = control_token(tokenizer, turn_ends[n]);
         if (special->eot < 0) special->eot = id;
-        add_end(tokenizer, id);
+        (void)foci_tokenizer_add_end(tokenizer, id);
     }
     for (size_t n = 0; n < FOCAL_COUNT(text_ends); n++)
-        add_end(tokenizer, control_token(tokenizer, text_ends[n]));
-    add_end(tokenizer, special->eot);
-    add_end(tokenizer, special->eos);
+        (void)foci_tokenizer_add_end(tokenizer, control_token(tokenizer, text_ends[n]));
+    (void)foci_tokenizer_add_end(tokenizer, special->eot);
+    (void)foci_tokenizer_add_end(tokenizer, special->eos);
     special->add_bos = tokenizer->before_count > 0;
     special->add_eos = tokenizer->behind_count > 0;
 }

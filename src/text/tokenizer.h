@@ -12,7 +12,7 @@
 
 enum {
     FOCI_AROUND = 8, /* tokens that may be put before and behind a text */
-    FOCI_ENDS = 16   /* tokens that may end a text */
+    FOCI_ENDS = 32   /* tokens that may end a text */
 };
 
 #define FOCI_SPACE_SIGN "\xE2\x96\x81" /* U+2581, SentencePiece's sign for a space */
@@ -81,6 +81,9 @@ focal_status foci_tokenizer_from_source(focal_ctx *ctx, const foci_vocab_source 
 /* For the loaders: an empty tokenizer, and what is left to do when all is filled in. */
 focal_status foci_tokenizer_new(focal_ctx *ctx, focal_tokenizer **out);
 void foci_tokenizer_finish(focal_tokenizer *tokenizer);
+
+/* One more token that ends a text; a negative one is none. False when there are FOCI_ENDS. */
+bool foci_tokenizer_add_end(focal_tokenizer *tokenizer, int32_t id);
 
 /* Appends text as valid UTF-8, with U+FFFD for what is none. A character that is cut off at the end
  * stays out: *left says how many bytes it has there. */

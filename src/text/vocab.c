@@ -69,14 +69,21 @@ static bool has_bytes(const foci_vocab *vocab, int32_t id, const char *text, siz
     return have == bytes && memcmp(token, text, bytes) == 0;
 }
 
+/* What a slot holds of the hash: the last bit says whether text may become the token, so that most
+ * are passed over without a look at them. */
+static uint32_t mark_of(uint32_t hash, bool reachable)
+{
+    return (hash & ~1U) | (reachable ? 1U : 0U);
+}
+
 /* The slot of the token with these bytes and this reachability, or the free one it would get. */
 static foci_vocab_slot *find_slot(const foci_vocab *vocab, const char *text, size_t bytes,
                                   uint32_t hash, bool reachable)
 {
-    uint32_t at = hash & vocab->slot_mask;
+    const uint32_t mark = mark_of(hash, reachable);
+    uint32_t at = hash >> 1 & vocab->slot_mask;
     for (; vocab->slot[at].id >= 0; at = (at + 1) & vocab->slot_mask)
-        if (vocab->slot[at].hash == hash && has_bytes(vocab, vocab->slot[at].id, text, bytes) &&
-            is_reachable(vocab, vocab->slot[at].id) == reachable)
+        if (vocab->slot[at].mark == mark && has_bytes(vocab, vocab->slot[at].id, text, bytes))
             break;
     return &vocab->slot[at];
 }
@@ -179,11 +186,12 @@ static focal_status insert(foci_vocab *vocab, const char *what, int32_t id)
     const char *text = foci_vocab_text(vocab, id, &bytes);
     if (bytes == 0) return FOCAL_OK;
     const uint32_t hash = hash_bytes(text, bytes);
-    foci_vocab_slot *slot = find_slot(vocab, text, bytes, hash, is_reachable(vocab, id));
+    const bool reachable = is_reachable(vocab, id);
+    foci_vocab_slot *slot = find_slot(vocab, text, bytes, hash, reachable);
     if (slot->id >= 0)
         return foci_fail(vocab->ctx, FOCAL_EFORMAT, "%s: tokens %d and %d are both '%.*s'", what,
                          slot->id, id, (int)(bytes < 64 ? bytes : 64), text);
-    *slot = (foci_vocab_slot){id, hash};
+    *slot = (foci_vocab_slot){id, mark_of(hash, reachable)};
     return FOCAL_OK;
 }
 

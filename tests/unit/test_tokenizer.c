@@ -252,77 +252,6 @@ static void long_texts_equal_their_words(void **state)
     }
 }
 
-/* Joins the best pair of a list of ids by looking at all of them: the definition. */
-static int64_t join_slowly(const foci_bpe *bpe, int32_t *ids, int64_t count)
-{
-    for (;;) {
-        int64_t best = -1;
-        uint32_t rank = UINT32_MAX;
-        int32_t joined = -1;
-        for (int64_t n = 0; n + 1 < count; n++) {
-            for (uint64_t m = 0; m <= bpe->merge_mask; m++) {
-                const foci_merge *merge = &bpe->merge[m];
-                if (merge->pair != ((uint64_t)ids[n] << 32 | (uint32_t)ids[n + 1])) continue;
-                if (merge->rank >= rank) break;
-                rank = merge->rank;
-                joined = merge->joined;
-                best = n;
-                break;
-            }
-        }
-        if (best < 0) return count;
-        ids[best] = joined;
-        memmove(ids + best + 1, ids + best + 2, (size_t)(count - best - 2) * sizeof *ids);
-        count--;
-    }
-}
-
-static void long_words_equal_the_definition(void **state)
-{
-    focal_ctx *ctx = *state;
-    static const char letters[] = "theshipkr";
-    focal_tokenizer *t = golden_tokenizer(ctx, "gpt2");
-    for (size_t bytes = 1; bytes < 400; bytes += 1 + bytes / 4) {
-        char word[400];
-        int32_t slow[400];
-        focal_ids fast = {0};
-        for (size_t n = 0; n < bytes; n++) word[n] = letters[(n * n + 3 * n / (1 + bytes % 5)) % 9];
-        for (size_t n = 0; n < bytes; n++) slow[n] = t->vocab->byte_id[(unsigned char)word[n]];
-        const int64_t count = join_slowly(&t->bpe, slow, (int64_t)bytes);
-        assert_status(ctx, foci_bpe_encode(ctx, &t->bpe, word, bytes, &fast), FOCAL_OK);
-        assert_int_equal(fast.count, count);
-        assert_memory_equal(fast.ids, slow, (size_t)count * sizeof *slow);
-        focal_ids_free(ctx, &fast);
-    }
-    focal_tokenizer_free(t);
-}
-
-static void hostile_texts_take_linear_time(void **state)
-{
-    focal_ctx *ctx = *state;
-    static const char *const names[] = {"gpt2", "qwen2", "gemma", "unigram_bytes"};
-    static const char *const units[] = {"a", " ", "th", "\n ", "\xCC\x81\xCC\x96", "\xFF", "1"};
-    enum { BYTES = 1 << 18 }; /* a square of this would take hours */
-    for (size_t k = 0; k < FOCAL_COUNT(names); k++) {
-        focal_tokenizer *t = golden_tokenizer(ctx, names[k]);
-        for (size_t u = 0; u < FOCAL_COUNT(units); u++) {
-            focal_ids ids = {0};
-            char *text = new_array(BYTES, 1);
-            for (size_t n = 0; n < BYTES; n++) text[n] = units[u][n % strlen(units[u])];
-            focal_ctx_trim(ctx);
-            focal_ctx_memory_reset(ctx);
-            const size_t before = focal_ctx_memory(ctx).now_bytes;
-            assert_status(ctx, focal_tokenizer_encode(ctx, t, text, BYTES, 0, &ids), FOCAL_OK);
-            const size_t peak = focal_ctx_memory(ctx).peak_bytes - before;
-            if (peak > 40UL * BYTES)
-                fail_msg("%s: %zu bytes for a text of %d", names[k], peak, BYTES);
-            focal_ids_free(ctx, &ids);
-            free(text);
-        }
-        focal_tokenizer_free(t);
-    }
-}
-
 static void wrong_calls_are_told(void **state)
 {
     focal_ctx *ctx = *state;
@@ -442,8 +371,6 @@ int main(void)
         cmocka_unit_test_setup_teardown(tokens_can_be_looked_at, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(any_bytes_come_back, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(long_texts_equal_their_words, open_ctx, close_ctx),
-        cmocka_unit_test_setup_teardown(long_words_equal_the_definition, open_ctx, close_ctx),
-        cmocka_unit_test_setup_teardown(hostile_texts_take_linear_time, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(wrong_calls_are_told, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(failing_memory_leaves_nothing, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(real_model_meets_its_vectors, open_ctx, close_ctx),

@@ -159,6 +159,10 @@ static void sizes_have_limits(void **state)
     for (int n = 0; n < 16; n++) used = append(json, ROOM, used, ",{'type':'NFC'}");
     (void)append(json, ROOM, used, "]}}");
     expect(ctx, "parts", load(ctx, json, &t), FOCAL_EUNSUPPORTED, "more than 16 parts");
+    used = append(json, ROOM, 0, "{" BPE ",'pre_tokenizer':{'type':'Sequence','pretokenizers':[");
+    for (int n = 0; n < 12; n++) used = append(json, ROOM, used, "{'type':'WhitespaceSplit'},");
+    (void)append(json, ROOM, used, "{'type':'WhitespaceSplit'}]}}");
+    expect(ctx, "steps", load(ctx, json, &t), FOCAL_EUNSUPPORTED, "more than 12 steps");
     free(json);
 }
 
