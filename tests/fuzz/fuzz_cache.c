@@ -103,6 +103,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (read_on(cache) != FOCAL_OK) abort(); /* a text of one token that may be replaced */
     check_load(cache, size - 1);
     focal_cache_free(cache);
+    focal_ctx_trim(ctx); /* an empty block that is kept looks like a leak: nothing points into it */
     free(bytes);
     return 0;
 }

@@ -100,7 +100,7 @@ static void assert_near(const char *what, double got, double expected, double li
 static void check_mean(const char *what, const double *nll, int from, int to, const foci_json *item,
                        const char *key, double limit)
 {
-    char name[256];
+    char name[2 * PATH_BYTES];
     double sum = 0.0;
     for (int n = from; n < to; n++) sum += nll[n];
     (void)snprintf(name, sizeof name, "%s, %s", what, key);
@@ -224,7 +224,7 @@ static bool on_chunk(void *user, int64_t chunk, int64_t chunk_count, double perp
     char name[256];
     const double expected = foci_json_real(foci_json_at(r->expected, chunk), (double)NAN);
     (void)chunk_count;
-    (void)snprintf(name, sizeof name, "%s, chunk %lld", r->what, (long long)chunk + 1);
+    (void)snprintf(name, sizeof name, "%.200s, chunk %lld", r->what, (long long)chunk + 1);
     assert_near(name, perplexity, expected, r->limit * expected);
     return true;
 }

@@ -160,8 +160,9 @@ static void every_cut_is_told(void **state)
 /* Any one byte may be anything: a sentence, or a pass that ends. */
 static void no_byte_crashes_a_model(void **state)
 {
-    focal_ctx *ctx = *state;
-    static const uint8_t values[] = {0, 1, 0x7F, 0xFF};
+    (void)state;
+    focal_ctx *ctx = new_ctx(1); /* a thread has nothing to share in so small a model */
+    static const uint8_t values[] = {0, 1, 0xFF};
     static const char *const families[] = {"llama", "gpt2"};
     for (size_t f = 0; f < FOCAL_COUNT(families); f++) {
         gguf_bytes b;
@@ -177,9 +178,10 @@ static void no_byte_crashes_a_model(void **state)
             }
             b.data[at] = kept;
         }
-        print_message("%s: %d of %zu files opened and ran\n", families[f], opened, 4 * b.count);
+        print_message("%s: %d of %zu files opened and ran\n", families[f], opened, 3 * b.count);
         assert_true(opened > 100); /* weights may be anything */
     }
+    focal_ctx_close(ctx);
 }
 
 /* A Hugging Face file with bytes of its header replaced by as many others. */
