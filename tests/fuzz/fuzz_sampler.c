@@ -84,8 +84,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     focal_logit_bias biases[MOST_BIASES];
     float logits[MOST_V];
     int32_t first[PICKS], again[PICKS];
-    focal_sampling how = {.top_k = (int8_t)take_byte(&r),
-                          .repeat_last = (int8_t)take_byte(&r),
+    focal_sampling how = {.top_k = take_byte(&r) - 16,
+                          .repeat_last = take_byte(&r) - 16,
                           .seed = take_byte(&r),
                           .bias_count = take_byte(&r) % (MOST_BIASES + 1),
                           .biases = biases};
@@ -96,7 +96,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     how.presence_penalty = take_float(&r);
     how.frequency_penalty = take_float(&r);
     for (int n = 0; n < MOST_BIASES; n++) {
-        biases[n].id = (int8_t)take_byte(&r);
+        biases[n].id = take_byte(&r) - 16;
         biases[n].bias = take_float(&r);
     }
     const int32_t V = take_byte(&r) % MOST_V + 1;

@@ -106,7 +106,7 @@ void memory_model_release(focal_model *model)
     *model = (focal_model){.ctx = NULL};
 }
 
-focal_status memory_model_run(focal_model *model, float *logits)
+focal_status memory_model_run(focal_model *model, void *logits)
 {
     const int32_t V = model->config.V, ids[] = {V - 1, 0, V / 2};
     focal_cache *cache = NULL;

@@ -19,7 +19,7 @@ focal_status memory_model_from_config(focal_ctx *ctx, const foci_config *config,
                                       focal_dtype precision, focal_model *out);
 void memory_model_release(focal_model *model); /* an empty one is fine */
 
-/* Reads two tokens into a cache of its own, then one more; the logits of the last may be NULL. */
-focal_status memory_model_run(focal_model *model, float *logits);
+/* Reads two tokens into a cache of its own, then one more; logits are (V) floats or NULL. */
+focal_status memory_model_run(focal_model *model, void *logits);
 
 #endif /* FOCAL_TESTS_MEMORY_MODEL_H */

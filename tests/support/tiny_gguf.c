@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { C = 8, V = 8, F = 8, D = 4, ALIGNMENT = 32, MOST_DATA = 32 };
+enum { C = 8, V = 8, F = 8, D = 4, Q = 2 * D, ALIGNMENT = 32, MOST_DATA = 32 };
 
 typedef struct tiny_tensor {
     const char *name;
@@ -30,11 +30,11 @@ static const struct {
 };
 
 static const tiny_tensor llama[] = {
-    {"token_embd.weight", C, V, 0, 0},       {"output_norm.weight", C, 1, 0, 0},
-    {"blk.0.attn_norm.weight", C, 1, 0, 0},  {"blk.0.ffn_norm.weight", C, 1, 0, 0},
-    {"blk.0.attn_q.weight", C, 2 * D, 0, 0}, {"blk.0.attn_k.weight", C, D, 0, 0},
-    {"blk.0.attn_v.weight", C, D, 0, 0},     {"blk.0.attn_output.weight", C, C, 0, 0},
-    {"blk.0.ffn_gate.weight", C, F, 0, 0},   {"blk.0.ffn_up.weight", C, F, 0, 0},
+    {"token_embd.weight", C, V, 0, 0},      {"output_norm.weight", C, 1, 0, 0},
+    {"blk.0.attn_norm.weight", C, 1, 0, 0}, {"blk.0.ffn_norm.weight", C, 1, 0, 0},
+    {"blk.0.attn_q.weight", C, Q, 0, 0},    {"blk.0.attn_k.weight", C, D, 0, 0},
+    {"blk.0.attn_v.weight", C, D, 0, 0},    {"blk.0.attn_output.weight", C, C, 0, 0},
+    {"blk.0.ffn_gate.weight", C, F, 0, 0},  {"blk.0.ffn_up.weight", C, F, 0, 0},
     {"blk.0.ffn_down.weight", F, C, 0, 0},
 };
 

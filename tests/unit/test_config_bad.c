@@ -215,7 +215,7 @@ static int check_json(focal_ctx *ctx, const member *base, size_t count, const js
                       size_t fault_count)
 {
     int wrong = 0;
-    foci_config config;
+    foci_config config = {.L = 0};
     if (read_json(ctx, edited(base, count, NULL, NULL), &config) != FOCAL_OK)
         fail_msg("%s", focal_ctx_error(ctx));
     for (size_t n = 0; n < fault_count; n++) {
@@ -242,7 +242,7 @@ static void wrong_members_are_told(void **state)
 static void hostile_texts_are_told(void **state)
 {
     focal_ctx *ctx = *state;
-    foci_config config;
+    foci_config config = {.L = 0};
     static char deep[TEXT_BYTES];
     assert_status(ctx,
                   read_json(ctx, "{\"model_type\":\"llama\",\"model_type\":\"qwen2\"}", &config),
@@ -269,7 +269,7 @@ static void idle_members_pass(void **state)
                                   {"rope_scaling", "{}"},
                                   {"rope_scaling", "{\"type\":\"default\",\"factor\":1.0}"}};
     for (size_t n = 0; n < FOCAL_COUNT(idle); n++) {
-        foci_config config;
+        foci_config config = {.L = 0};
         const char *text = edited(llama, FOCAL_COUNT(llama), idle[n].key, idle[n].value);
         assert_status(*state, read_json(*state, text, &config), FOCAL_OK);
         assert_int_equal(config.D, 4);
@@ -445,7 +445,7 @@ static void fill_scratch(focal_ctx *ctx, int byte)
 static void a_window_of_one_key_is_a_window(void **state)
 {
     focal_ctx *ctx = *state;
-    foci_config config;
+    foci_config config = {.L = 0};
     float logits[2][40];
     char text[2048];
     const char *mistral = edited(llama, FOCAL_COUNT(llama), "model_type", "\"mistral\"");
