@@ -277,6 +277,101 @@ static void idle_members_pass(void **state)
     }
 }
 
+/* What a member says arrives where it is computed with. */
+static void odd_members_arrive(void **state)
+{
+    focal_ctx *ctx = *state;
+    foci_config c = {.L = 0};
+    const struct {
+        const member *base;
+        size_t count;
+        const char *key, *value;
+        const double *got;
+        double expected;
+    } reals[] = {
+        {gemma3, FOCAL_COUNT(gemma3), "rope_parameters",
+         "{\"full_attention\":{\"rope_theta\":7000},\"sliding_attention\":{\"rope_theta\":5000}}",
+         &c.rope_local.base, 5000.0},
+        {gemma3, FOCAL_COUNT(gemma3), "rope_parameters",
+         "{\"full_attention\":{\"rope_theta\":7000},\"sliding_attention\":{\"rope_theta\":5000}}",
+         &c.rope.base, 7000.0},
+        {gemma3, FOCAL_COUNT(gemma3), "rope_local_base_freq", "3000", &c.rope_local.base, 3000.0},
+        {gemma3, FOCAL_COUNT(gemma3), "rope_theta", "3000", &c.rope_local.base, 10000.0},
+        {llama, FOCAL_COUNT(llama), "rope_theta", "3000", &c.rope_local.base, 3000.0},
+        {llama, FOCAL_COUNT(llama), "rope_scaling",
+         "{\"type\":\"llama3\",\"low_freq_factor\":2,\"high_freq_factor\":9}", &c.rope.high, 9.0},
+        {llama, FOCAL_COUNT(llama), "rope_scaling", "{\"type\":\"yarn\",\"beta_fast\":20}",
+         &c.rope.beta_fast, 20.0},
+        {llama, FOCAL_COUNT(llama), "rope_scaling", "{\"type\":\"yarn\",\"attention_factor\":0.5}",
+         &c.rope.attention_factor, 0.5},
+        {llama, FOCAL_COUNT(llama), "rope_scaling", "{\"type\":\"yarn\"}", &c.rope.original_context,
+         64.0},
+    };
+    for (size_t n = 0; n < FOCAL_COUNT(reals); n++) {
+        const char *text = edited(reals[n].base, reals[n].count, reals[n].key, reals[n].value);
+        assert_status(ctx, read_json(ctx, text, &c), FOCAL_OK);
+        if (*reals[n].got != reals[n].expected)
+            fail_msg("row %zu: %g, expected %g", n, *reals[n].got, reals[n].expected);
+    }
+    const struct {
+        const char *key, *value;
+        const int32_t *got;
+        int32_t expected;
+    } ints[] = {
+        {"partial_rotary_factor", "0.5", &c.rope.rotated, 2},
+        {"rope_parameters", "{\"partial_rotary_factor\":0.5}", &c.rope.rotated, 2},
+        {"rope_parameters", "{\"full_attention\":{\"partial_rotary_factor\":0.5}}", &c.rope.rotated,
+         2},
+        {"head_dim", "6", &c.D, 6},
+        {"num_key_value_heads", "null", &c.G, 4},
+        {"sliding_window", "9", &c.window, 8},
+    };
+    for (size_t n = 0; n < FOCAL_COUNT(ints); n++) {
+        const char *text = edited(llama, FOCAL_COUNT(llama), ints[n].key, ints[n].value);
+        assert_status(ctx, read_json(ctx, text, &c), FOCAL_OK);
+        if (*ints[n].got != ints[n].expected)
+            fail_msg("row %zu: %d, expected %d", n, *ints[n].got, ints[n].expected);
+    }
+}
+
+/* Which layers have the window: Llama's never, Qwen's from a layer on, the others' by their period
+ * or all. */
+static void windows_fall_on_their_layers(void **state)
+{
+    static const struct {
+        const char *type, *members;
+        unsigned local; /* a bit a layer, the first lowest */
+    } rows[] = {
+        {"llama", "\"sliding_window\":8", 0x0},
+        {"llama", "\"sliding_window\":8,\"use_sliding_window\":true", 0x3F},
+        {"mistral", "\"sliding_window\":8", 0x3F},
+        {"mistral", "\"sliding_window\":null", 0x0},
+        {"qwen2", "\"sliding_window\":8", 0x0},
+        {"qwen2", "\"sliding_window\":8,\"use_sliding_window\":true,\"max_window_layers\":4", 0x30},
+        {"qwen2", "\"sliding_window\":8,\"use_sliding_window\":true", 0x0}, /* from the 28th */
+        {"gemma2", "\"sliding_window\":8", 0x15},
+        {"gemma3_text", "\"sliding_window\":8", 0x1F},
+        {"gemma3_text", "\"sliding_window\":8,\"sliding_window_pattern\":2", 0x15},
+        {"gemma3_text", "\"sliding_window\":8,\"_sliding_window_pattern\":3", 0x1B},
+    };
+    for (size_t n = 0; n < FOCAL_COUNT(rows); n++) {
+        foci_config c = {.L = 0};
+        char text[1024];
+        unsigned local = 0;
+        (void)snprintf(text, sizeof text,
+                       "{\"model_type\":\"%s\",\"hidden_size\":16,\"intermediate_size\":24,"
+                       "\"num_hidden_layers\":6,\"num_attention_heads\":4,\"vocab_size\":40,"
+                       "\"max_position_embeddings\":64,%s}",
+                       rows[n].type, rows[n].members);
+        assert_status(*state, read_json(*state, text, &c), FOCAL_OK);
+        for (int layer = 0; layer < 6; layer++)
+            if (c.is_local[layer]) local |= 1U << layer;
+        if (local != rows[n].local)
+            fail_msg("%s, %s: layers %x, expected %x", rows[n].type, rows[n].members, local,
+                     rows[n].local);
+    }
+}
+
 /* Frequencies that cannot be, which the rope's own table refuses: the file is named. */
 static void wrong_ropes_are_told(void **state)
 {
@@ -479,6 +574,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(wrong_members_are_told, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(hostile_texts_are_told, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(idle_members_pass, open_ctx, close_ctx),
+        cmocka_unit_test_setup_teardown(odd_members_arrive, open_ctx, close_ctx),
+        cmocka_unit_test_setup_teardown(windows_fall_on_their_layers, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(wrong_ropes_are_told, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(wrong_keys_are_told, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(a_window_of_one_key_is_a_window, open_ctx, close_ctx),
