@@ -11,7 +11,7 @@ packages = $(if $(filter-out no,$(SETUP)),tools/packages.sh $(1),true)
 configure = cmake --preset $(1) $(if $(V),,>/dev/null)
 build = $(configure) && cmake --build $(call build_dir,$(1)) -j $(JOBS)
 
-.PHONY: all demo test check format tsan clang fuzz slow versus coverage install clean help
+.PHONY: all demo test check format tsan clang fuzz slow test-models versus coverage install clean help
 
 all: ## build the program build/focal and the libraries
 	@$(call packages,build)
@@ -56,6 +56,11 @@ slow: ## the tests that are too long for `make test`
 	$(call build,$(PRESET))
 	tools/run_tests.py -j 1 --label slow $(call build_dir,$(PRESET))
 
+test-models: ## figures of real models (docs/TESTING.md says which files it needs)
+	@$(call packages,build test)
+	$(call build,$(PRESET))
+	tools/run_tests.py -j 1 --label models $(call build_dir,$(PRESET))
+
 versus: all ## focal beside PyTorch, in one run (PYTHON: an interpreter that has it)
 	@$(call packages,build test)
 	bench/versus/run.sh $(call build_dir,$(PRESET))/focal
@@ -73,4 +78,4 @@ clean: ## remove everything that was built
 	rm -rf build build-* demo
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

@@ -42,7 +42,7 @@ def count_case(case):
 def run(build, jobs, label):
     """Runs ctest in one directory; returns the sums of its entries and the failed names."""
     with tempfile.NamedTemporaryFile(suffix=".xml") as report:
-        choice = ["-L", f"^{label}$"] if label else ["-LE", "^slow$"]
+        choice = ["-L", f"^{label}$"] if label else ["-LE", "^(slow|models)$"]
         status = subprocess.run(
             ["ctest", "--test-dir", build, "--output-on-failure", "--no-tests=error", "-j", jobs,
              "--output-junit", report.name, "--test-output-size-passed", "10000000",
@@ -67,7 +67,7 @@ def sentence(counts):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("-j", "--jobs", default="2")
-    parser.add_argument("--label", help="only the tests with this label; default: all but slow")
+    parser.add_argument("--label", help="only the tests with this label; default: all but slow and models")
     parser.add_argument("build", nargs="+")
     options = parser.parse_args()
     total = [0, 0, 0]

@@ -64,7 +64,8 @@ typedef struct focal_generate_args {
     const int32_t *prompt; /* (prompt_count), at least 1 */
     int64_t prompt_count;
     int64_t max_tokens;       /* -1: until the end or the context's */
-    int32_t context;          /* tokens that prompt and answer may have; 0: the model's */
+    int32_t context;          /* tokens that may be read: of the prompt and of the answer, but for
+                                 its last; 0: the model's */
     int32_t chunk;            /* prompt tokens a pass; 0: 512 */
     bool ignores_end;         /* go on behind the end token */
     bool shows_special;       /* control tokens appear in the text */

@@ -86,6 +86,9 @@ focal_status foci_fail(focal_ctx *ctx, focal_status status, const char *format, 
     va_start(values, format);
     pthread_mutex_lock(&ctx->lock); /* work items may run out of memory together */
     (void)vsnprintf(ctx->message, sizeof ctx->message, format, values);
+    /* It may quote a file, which must not break the line or steer a terminal. */
+    for (char *c = ctx->message; *c; c++)
+        if ((unsigned char)*c < 0x20 || *c == 0x7F) *c = '?';
     pthread_mutex_unlock(&ctx->lock);
     va_end(values);
     return status;

@@ -36,7 +36,8 @@ static window window_at(const ppl_run *r, int64_t n)
         return (window){n * r->context, r->context, r->context / 2 + 1};
     const int64_t first = n * r->stride;
     const int32_t length = (int32_t)foci_min64(r->context, count - first);
-    return (window){first, length, n == 0 ? 1 : r->context - r->stride};
+    /* The first id of a window has nothing before it. */
+    return (window){first, length, n == 0 ? 1 : (int32_t)foci_max64(r->context - r->stride, 1)};
 }
 
 static focal_status plan(ppl_run *r)

@@ -9,6 +9,9 @@
 #include "base/error.h"
 #include "focal/generate.h"
 
+#define MARK_BEGIN "\xEE\x80\x80"
+#define MARK_END "\xEE\x80\x81"
+
 enum { MARK_BYTES = 32, TOKEN_BYTES = 256 };
 
 typedef struct chat_run {
@@ -20,30 +23,40 @@ typedef struct chat_run {
     char bos[TOKEN_BYTES], eos[TOKEN_BYTES];
 } chat_run;
 
-/* Whether a text would turn into a control token. */
+/* Whether a text holds what would become a special token. */
 static focal_status reads_special(const chat_run *r, const char *text, bool *is_special)
 {
-    focal_ids ids = {0};
-    const focal_status status = focal_tokenizer_encode(r->ctx, r->tokenizer, text, strlen(text),
-                                                       FOCAL_ENCODE_PARSE_SPECIAL, &ids);
-    *is_special = false;
-    for (int64_t n = 0; n < ids.count && !*is_special; n++)
-        *is_special = focal_tokenizer_token(r->tokenizer, ids.ids[n]).kind == FOCAL_TOKEN_CONTROL;
-    focal_ids_free(r->ctx, &ids);
+    focal_ids as_text = {0}, parsed = {0};
+    const size_t bytes = strlen(text);
+    focal_status status = focal_tokenizer_encode(r->ctx, r->tokenizer, text, bytes, 0, &as_text);
+    if (status == FOCAL_OK)
+        status = focal_tokenizer_encode(r->ctx, r->tokenizer, text, bytes,
+                                        FOCAL_ENCODE_PARSE_SPECIAL, &parsed);
+    *is_special = as_text.count != parsed.count ||
+                  (parsed.count > 0 &&
+                   memcmp(as_text.ids, parsed.ids, (size_t)parsed.count * sizeof *parsed.ids) != 0);
+    focal_ids_free(r->ctx, &as_text);
+    focal_ids_free(r->ctx, &parsed);
     return status;
 }
 
 static focal_status hide_special(chat_run *r)
 {
     for (int32_t n = 0; n < r->chat->message_count; n++) {
+        bool is_special = false;
         r->messages[n] = r->chat->messages[n];
         r->marks[n][0] = '\0';
+        if (r->messages[n].role) FOCAL_TRY(reads_special(r, r->messages[n].role, &is_special));
+        if (is_special) /* templates compare roles, so they cannot be hidden */
+            return foci_fail(r->ctx, FOCAL_EINVAL,
+                             "chat: the role '%.40s' of message %d reads like a control token",
+                             r->messages[n].role, n);
         if (!r->messages[n].content) continue;
-        bool is_special = false;
         FOCAL_TRY(reads_special(r, r->messages[n].content, &is_special));
-        if (!is_special) continue;
+        /* What holds a mark's first character is hidden too: no message names another. */
+        if (!is_special && !strstr(r->messages[n].content, MARK_BEGIN)) continue;
         /* Private-use characters: no text has them by chance, and templates pass them on. */
-        (void)snprintf(r->marks[n], MARK_BYTES, "\xEE\x80\x80%d\xEE\x80\x81", n);
+        (void)snprintf(r->marks[n], MARK_BYTES, MARK_BEGIN "%d" MARK_END, n);
         r->messages[n].content = r->marks[n];
     }
     return FOCAL_OK;
@@ -56,7 +69,7 @@ static int32_t next_mark(const chat_run *r, const char *text, size_t bytes, size
     *at = bytes;
     for (int32_t n = 0; n < r->chat->message_count; n++) {
         if (!r->marks[n][0]) continue;
-        const char *place = strstr(text + from, r->marks[n]);
+        const char *place = memmem(text + from, bytes - from, r->marks[n], strlen(r->marks[n]));
         if (!place || (size_t)(place - text) >= *at) continue;
         *at = (size_t)(place - text);
         found = n;

@@ -71,6 +71,9 @@ static focal_status check_args(run_state *r, int32_t *context)
         if (length < 1 || length > MAX_STOP_BYTES)
             return foci_fail(r->ctx, FOCAL_EINVAL, "generate: a stop string of %zu bytes, 1 to %d",
                              length, MAX_STOP_BYTES);
+        if (((unsigned char)a->stops[n][0] & 0xC0U) == 0x80U) /* else it would cut one in two */
+            return foci_fail(r->ctx, FOCAL_EINVAL,
+                             "generate: stop string %d begins inside a character", n);
     }
     return FOCAL_OK;
 }

@@ -65,23 +65,29 @@ static bool has_key(const key_reader *r, const char *name)
     return foci_gguf_has(r->gguf, full_key(r, name, key));
 }
 
-static int32_t read_int(key_reader *r, const char *name, int32_t most, int32_t fallback)
+static int32_t int_between(key_reader *r, const char *name, int32_t least, int32_t most,
+                           int32_t fallback)
 {
     char key[KEY_BYTES];
     int64_t value = fallback;
     if (r->status == FOCAL_OK)
-        r->status = foci_gguf_get_int(r->gguf, full_key(r, name, key), 0, most, &value);
+        r->status = foci_gguf_get_int(r->gguf, full_key(r, name, key), least, most, &value);
     return (int32_t)value;
 }
 
-/* The same for a key that must be there. */
+static int32_t read_int(key_reader *r, const char *name, int32_t most, int32_t fallback)
+{
+    return int_between(r, name, 0, most, fallback);
+}
+
+/* The same for a key that must be there, and be 1 at least. */
 static int32_t need_int(key_reader *r, const char *name, int32_t most)
 {
     char key[KEY_BYTES];
     if (r->status == FOCAL_OK && !has_key(r, name))
         r->status = foci_fail(r->ctx, FOCAL_EFORMAT, "%s: the key '%s' is missing",
                               foci_gguf_path(r->gguf), full_key(r, name, key));
-    return read_int(r, name, most, 0);
+    return int_between(r, name, 1, most, 1);
 }
 
 static double read_real(key_reader *r, const char *name, double fallback)
@@ -166,6 +172,13 @@ static void read_attention(key_reader *r, foci_config *c)
     if (r->status == FOCAL_OK && Dv != c->D)
         r->status = foci_fail(r->ctx, FOCAL_EUNSUPPORTED, "%s: keys of %d and values of %d a head",
                               foci_gguf_path(r->gguf), c->D, Dv);
+    bool is_causal = true;
+    char key[KEY_BYTES];
+    if (r->status == FOCAL_OK)
+        r->status = foci_gguf_get_bool(r->gguf, full_key(r, "attention.causal", key), &is_causal);
+    if (r->status == FOCAL_OK && !is_causal)
+        r->status = foci_fail(r->ctx, FOCAL_EUNSUPPORTED, "%s: '%s' is false, it must be true",
+                              foci_gguf_path(r->gguf), key);
     /* The largest Gemma 2 and 3 scale by the width a head would have, which the file does not say:
      * they are known by their layers. */
     const bool is_largest_gemma =
@@ -213,6 +226,9 @@ focal_status foci_config_from_gguf(focal_ctx *ctx, const foci_gguf *gguf, foci_c
     c.F = need_int(&r, "feed_forward_length", FOCI_MAX_HIDDEN);
     c.context = need_int(&r, "context_length", FOCI_MAX_CONTEXT);
     const foci_tensor *embed = foci_gguf_tensor(gguf, "token_embd.weight");
+    if (r.status == FOCAL_OK && !embed)
+        r.status =
+            foci_fail(ctx, FOCAL_EFORMAT, "%s: the tensor 'token_embd.weight' is missing", path);
     c.V = embed && embed->dims == 2 ? (int32_t)foci_min64(embed->shape[0], INT32_MAX) : 0;
     read_attention(&r, &c);
     c.epsilon = (float)read_real(&r,

@@ -6,6 +6,8 @@
 #include "base/error.h"
 #include "model/config.h"
 
+enum { DESCRIBED_BYTES = 32 };
+
 /* Keys that are read here. */
 static const char *const read_keys[] = {
     "model_type",
@@ -132,40 +134,71 @@ typedef struct member_reader {
     focal_status status;
 } member_reader;
 
-static void fail_member(member_reader *r, const char *key, const char *must)
+/* A value in a few words, for messages. */
+static const char *describe(const foci_json *value, char text[DESCRIBED_BYTES])
 {
-    if (r->status == FOCAL_OK)
-        r->status = foci_fail(r->ctx, FOCAL_EFORMAT, "%s: '%s' must be %s", r->what, key, must);
+    static const char *const kinds[] = {[FOCI_JSON_NULL] = "missing",
+                                        [FOCI_JSON_STRING] = "a string",
+                                        [FOCI_JSON_ARRAY] = "a list",
+                                        [FOCI_JSON_OBJECT] = "an object"};
+    switch (foci_json_kind(value)) {
+    case FOCI_JSON_BOOL:
+        return foci_json_bool(value, false) ? "true" : "false";
+    case FOCI_JSON_INT:
+        (void)snprintf(text, DESCRIBED_BYTES, "%lld", (long long)foci_json_int(value, 0));
+        return text;
+    case FOCI_JSON_REAL:
+        (void)snprintf(text, DESCRIBED_BYTES, "%g", foci_json_real(value, 0.0));
+        return text;
+    default:
+        return kinds[foci_json_kind(value)];
+    }
 }
 
-/* The member, or the one that older files have in its place; null counts as missing. */
-static const foci_json *either(const member_reader *r, const char *key, const char *other)
+static void fail_member(member_reader *r, const char *key, const char *must)
+{
+    char text[DESCRIBED_BYTES];
+    if (r->status == FOCAL_OK)
+        r->status = foci_fail(r->ctx, FOCAL_EFORMAT, "%s: '%s' is %s, it must be %s", r->what, key,
+                              describe(foci_json_get(r->json, key), text), must);
+}
+
+/* Null counts as missing. */
+static bool has_member(const member_reader *r, const char *key)
 {
     const foci_json *value = foci_json_get(r->json, key);
-    if ((!value || foci_json_is(value, FOCI_JSON_NULL)) && other)
-        value = foci_json_get(r->json, other);
-    return value && !foci_json_is(value, FOCI_JSON_NULL) ? value : NULL;
+    return value && !foci_json_is(value, FOCI_JSON_NULL);
+}
+
+/* The member, or the one that older files have in its place. */
+static const foci_json *either(const member_reader *r, const char *key, const char *other)
+{
+    if (other && !has_member(r, key)) key = other;
+    return has_member(r, key) ? foci_json_get(r->json, key) : NULL;
+}
+
+static int32_t int_between(member_reader *r, const char *key, int32_t least, int32_t most)
+{
+    char must[64];
+    const int64_t number = foci_json_int(foci_json_get(r->json, key), -1);
+    if (number >= least && number <= most) return (int32_t)number;
+    (void)snprintf(must, sizeof must, "a whole number from %d to %d", least, most);
+    fail_member(r, key, must);
+    return least;
 }
 
 static int32_t read_int(member_reader *r, const char *key, const char *other, int32_t most,
                         int32_t fallback)
 {
-    const foci_json *value = either(r, key, other);
-    if (!value) return fallback;
-    const int64_t number = foci_json_int(value, -1);
-    if (number < 0 || number > most) {
-        char must[64];
-        (void)snprintf(must, sizeof must, "a whole number from 0 to %d", most);
-        fail_member(r, key, must);
-        return fallback;
-    }
-    return (int32_t)number;
+    if (other && !has_member(r, key)) key = other;
+    return has_member(r, key) ? int_between(r, key, 0, most) : fallback;
 }
 
+/* One that must be there, and be 1 at least. */
 static int32_t need_int(member_reader *r, const char *key, const char *other, int32_t most)
 {
-    if (!either(r, key, other)) fail_member(r, key, "there");
-    return read_int(r, key, other, most, 0);
+    if (other && has_member(r, other) && !has_member(r, key)) key = other;
+    return int_between(r, key, 1, most);
 }
 
 static double read_real(member_reader *r, const char *key, double fallback)
@@ -208,10 +241,20 @@ static foci_activation read_activation(member_reader *r, const foci_family *fami
     return family->activation;
 }
 
+/* How much of a head of D turns. */
+static int32_t read_rotated(member_reader *r, int32_t D, int32_t fallback)
+{
+    const double part = read_real(r, "partial_rotary_factor", 1.0);
+    if (!has_member(r, "partial_rotary_factor")) return fallback;
+    if (part > 0.0 && part <= 1.0) return (int32_t)(part * (double)D);
+    fail_member(r, "partial_rotary_factor", "above 0 and at most 1");
+    return fallback;
+}
+
 /* One description of rotation: an old rope_scaling, or a new rope_parameters, beside what is
  * already in rope. */
 static void read_rope(member_reader *parent, const foci_json *json, foci_rope_config *rope,
-                      int32_t context)
+                      const foci_config *c)
 {
     static const char *const keys[] = {"type",
                                        "rope_type",
@@ -231,7 +274,11 @@ static void read_rope(member_reader *parent, const foci_json *json, foci_rope_co
     if (!json) return;
     member_reader r = {parent->ctx, parent->what, json, parent->status};
     if (!foci_json_is(json, FOCI_JSON_OBJECT)) {
-        fail_member(parent, "rope_scaling", "an object");
+        char text[DESCRIBED_BYTES];
+        if (parent->status == FOCAL_OK)
+            parent->status = foci_fail(parent->ctx, FOCAL_EFORMAT,
+                                       "%s: the rope's description is %s, it must be an object",
+                                       parent->what, describe(json, text));
         return;
     }
     foci_json_member member = {0};
@@ -241,14 +288,18 @@ static void read_rope(member_reader *parent, const foci_json *json, foci_rope_co
             r.status = foci_fail(r.ctx, FOCAL_EUNSUPPORTED,
                                  "%s: '%.60s' in the rope's description is not understood", r.what,
                                  member.key);
-    const foci_json *type = either(&r, "rope_type", "type");
-    const char *name = type ? foci_json_string(type) : "default";
+    const char *key = has_member(&r, "rope_type") ? "rope_type" : "type";
+    const char *name = has_member(&r, key) ? foci_json_string(foci_json_get(json, key)) : "default";
+    rope->rotated = read_rotated(&r, c->D, rope->rotated);
     rope->base = read_real(&r, "rope_theta", rope->base);
     rope->factor = read_real(&r, "factor", 1.0);
     rope->original_context =
-        read_int(&r, "original_max_position_embeddings", NULL, FOCI_MAX_CONTEXT, context);
-    if (!name || strcmp(name, "default") == 0) {
+        read_int(&r, "original_max_position_embeddings", NULL, FOCI_MAX_CONTEXT, c->context);
+    if (!name) {
+        fail_member(&r, key, "a string");
+    } else if (strcmp(name, "default") == 0) {
         rope->kind = FOCI_ROPE_PLAIN;
+        if (rope->factor != 1.0) fail_member(&r, "factor", "1 without a rope type");
     } else if (strcmp(name, "linear") == 0) {
         rope->kind = FOCI_ROPE_LINEAR;
     } else if (strcmp(name, "llama3") == 0) {
@@ -273,21 +324,18 @@ static void read_rope(member_reader *parent, const foci_json *json, foci_rope_co
 
 static void read_ropes(member_reader *r, foci_config *c)
 {
-    const double rotated = (double)c->D * read_real(r, "partial_rotary_factor", 1.0);
-    c->rope = (foci_rope_config){.rotated = (int32_t)rotated,
+    c->rope = (foci_rope_config){.rotated = read_rotated(r, c->D, c->D),
                                  .base = read_real(r, "rope_theta", 10000.0)};
     c->rope_local = c->rope;
     const foci_json *both = either(r, "rope_parameters", NULL);
     const foci_json *global = foci_json_get(both, "full_attention");
     const foci_json *local = foci_json_get(both, "sliding_attention");
     if (global || local) { /* transformers 5: one for each kind of layer */
-        read_rope(r, global, &c->rope, c->context);
-        read_rope(r, local, &c->rope_local, c->context);
+        read_rope(r, global, &c->rope, c);
+        read_rope(r, local, &c->rope_local, c);
         return;
     }
-    read_rope(r, both ? both : either(r, "rope_scaling", NULL), &c->rope, c->context);
-    const foci_json *partial = foci_json_get(both, "partial_rotary_factor");
-    if (partial) c->rope.rotated = (int32_t)((double)c->D * foci_json_real(partial, 1.0));
+    read_rope(r, both ? both : either(r, "rope_scaling", NULL), &c->rope, c);
     if (either(r, "rope_local_base_freq", NULL) || c->family->local_period == 6)
         c->rope_local.base = read_real(r, "rope_local_base_freq", 10000.0);
     else
@@ -313,7 +361,7 @@ static void read_windows(member_reader *r, foci_config *c)
             if (!c->is_local[n] && (!type || strcmp(type, "full_attention") != 0))
                 fail_member(r, "layer_types", "a list of full_attention and sliding_attention");
             if (c->is_local[n] && sliding == 0)
-                fail_member(r, "sliding_window", "there, for layer_types has such layers");
+                fail_member(r, "sliding_window", "a number, for layer_types has such layers");
         }
         return;
     }

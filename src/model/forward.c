@@ -302,6 +302,13 @@ static focal_status feed_forward_block(const pass *p, int32_t n)
     return join_stream(p, &w->down, p->hidden, &w->ffn_post);
 }
 
+static bool has_windows(const foci_config *c)
+{
+    for (int32_t n = 0; n < c->L; n++)
+        if (c->is_local[n]) return true;
+    return false;
+}
+
 /* x = the embeddings of the tokens and, in GPT-2, of their positions; and the angles of the others'
  * positions. */
 static focal_status embed(const pass *p)
@@ -324,7 +331,7 @@ static focal_status embed(const pass *p)
                                             .scale = p->model->rope_scale[is_local],
                                             .cos = p->cos[is_local],
                                             .sin = p->sin[is_local]};
-        if (is_local && c->window == 0) break;
+        if (is_local && !has_windows(c)) break;
         FOCAL_TRY(foci_rope_angles(p->ctx, &args));
     }
     return FOCAL_OK;

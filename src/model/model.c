@@ -127,6 +127,19 @@ static focal_status open_directory(focal_model *model)
                                      model->tokenizer, &model->suggestion);
 }
 
+/* The frequencies of global (0) or windowed layers (1); what the file says of them may be wrong. */
+static focal_status make_table(focal_model *model, int is_local)
+{
+    const foci_config *c = &model->config;
+    const focal_status status =
+        foci_rope_table(model->ctx, is_local ? &c->rope_local : &c->rope, model->inv_freq[is_local],
+                        &model->rope_scale[is_local]);
+    if (status != FOCAL_EINVAL) return status;
+    char why[256];
+    (void)snprintf(why, sizeof why, "%s", focal_ctx_error(model->ctx));
+    return foci_fail(model->ctx, FOCAL_EFORMAT, "%s: %s", model->path, why);
+}
+
 static focal_status open_parts(focal_model *model)
 {
     struct stat info;
@@ -138,9 +151,8 @@ static focal_status open_parts(focal_model *model)
                          model->path, focal_tokenizer_size(model->tokenizer), c->V);
     if (!c->has_positions) {
         c->rope.divisors = model->weights.rope_divisors;
-        FOCAL_TRY(foci_rope_table(model->ctx, &c->rope, model->inv_freq[0], &model->rope_scale[0]));
-        FOCAL_TRY(
-            foci_rope_table(model->ctx, &c->rope_local, model->inv_freq[1], &model->rope_scale[1]));
+        FOCAL_TRY(make_table(model, 0));
+        FOCAL_TRY(make_table(model, 1));
     }
     make_fingerprint(model);
     return FOCAL_OK;

@@ -68,6 +68,15 @@ static void fail_shape(binder *b, const foci_tensor *tensor, int64_t rows, int64
 
 static void fail_missing(binder *b, const char *name)
 {
+    const foci_safetensors *file = b->source->safetensors;
+    const int64_t others = file ? foci_safetensors_other_count(file) : 0;
+    for (int64_t n = 0; n < others && b->status == FOCAL_OK; n++) {
+        const foci_safetensors_other other = foci_safetensors_other_at(file, n);
+        if (strcmp(other.name, name) == 0)
+            b->status = foci_fail(b->ctx, FOCAL_EUNSUPPORTED,
+                                  "%s: tensor '%s' is of type %s, read are F32, F16 and BF16",
+                                  b->source->path, name, other.type);
+    }
     if (b->status == FOCAL_OK)
         b->status = foci_fail(b->ctx, FOCAL_EFORMAT, "%s: the tensor '%s' is missing",
                               b->source->path, name);
@@ -129,7 +138,9 @@ static foci_linear bind_linear(binder *b, int32_t layer, const char *part, int64
     }
     linear.w = tensor->data;
     linear.dtype = tensor->dtype;
-    linear.bias = bind_vector(b, layer, part, "bias", N, &linear.bias_dtype, false);
+    /* A table of embeddings has none: one in a file would be left out. */
+    if (part != b->names.embed && part != b->names.positions)
+        linear.bias = bind_vector(b, layer, part, "bias", N, &linear.bias_dtype, false);
     return linear;
 }
 
@@ -224,7 +235,8 @@ static focal_status bind_divisors(binder *b, foci_weights *w)
     focal_dequantize(FOCAL_F32, tensor->data, pairs, w->rope_divisors);
     for (int32_t n = 0; n < pairs; n++)
         if (!(w->rope_divisors[n] > 0.0F) || !isfinite(w->rope_divisors[n]))
-            return foci_fail(b->ctx, FOCAL_EFORMAT, "%s: element %d of 'rope_freqs.weight' is %g",
+            return foci_fail(b->ctx, FOCAL_EFORMAT,
+                             "%s: element %d of 'rope_freqs.weight' is %g, it must be above 0",
                              b->source->path, n, (double)w->rope_divisors[n]);
     return FOCAL_OK;
 }

@@ -8,7 +8,7 @@
 
 #include "io/file.h"
 
-enum { SAMPLE_BYTES = 4096 };
+enum { SAMPLE_BYTES = 8192 };
 
 /* Where fields lie. Of a key or a tensor with letters, `_NAME` is the first of them. */
 typedef enum gguf_place {

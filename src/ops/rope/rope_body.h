@@ -37,12 +37,14 @@ static inline void rotate_pairs(const foci_rope_args *a, const float *cosines, c
 
 static void rotate_head(const foci_rope_args *a, int64_t token, const float *x, void *out)
 {
-    const float *cosines = a->cos + token * (a->rotated / 2);
-    const float *sines = a->sin + token * (a->rotated / 2);
-    if (a->style == FOCI_ROPE_HALVES)
-        rotate_halves(a, cosines, sines, x, out);
-    else
-        rotate_pairs(a, cosines, sines, x, out);
+    if (a->rotated > 0) { /* else there are no angles to point at */
+        const float *cosines = a->cos + token * (a->rotated / 2);
+        const float *sines = a->sin + token * (a->rotated / 2);
+        if (a->style == FOCI_ROPE_HALVES)
+            rotate_halves(a, cosines, sines, x, out);
+        else
+            rotate_pairs(a, cosines, sines, x, out);
+    }
     for (int64_t n = a->rotated; n < a->D; n += VL) {
         const int64_t lanes = v_lanes(n, a->D);
         const vec y = v_mul(v_load_lanes(x + n, lanes), v_set1(a->scale));
