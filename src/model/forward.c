@@ -3,10 +3,12 @@
  *
  * x is the residual stream, always float32. What products read is in the model's precision:
  * float32 is the reference, bfloat16 the fast path. */
+#include <math.h>
 #include <string.h>
 
 #include "base/ctx.h"
 #include "base/error.h"
+#include "base/profile.h"
 #include "base/sizes.h"
 #include "focal/attn.h"
 #include "focal/quant.h"
@@ -44,8 +46,25 @@ typedef struct pass {
     char *memory;
 } pass;
 
-static focal_status linear(const pass *p, const foci_linear *w, const void *x, void *out,
-                           int64_t out_stride, bool adds)
+/* Runs an operation under its name in the profile; its cost is looked at only then. */
+#define TIMED(p, name, cost, call)                                                                 \
+    do {                                                                                           \
+        const double timed_begin_ = foci_profile_begin((p)->ctx);                                  \
+        FOCAL_TRY(call);                                                                           \
+        if (foci_profile_is_on((p)->ctx)) foci_profile_end((p)->ctx, name, timed_begin_, cost);    \
+    } while (0)
+
+static const foci_cost no_cost = {0.0, 0.0};
+
+static foci_cost linear_cost(int32_t rows, const foci_linear *w)
+{
+    const double count = (double)w->N * (double)w->K;
+    return (foci_cost){2.0 * rows * count, count / focal_dtype_block(w->dtype) *
+                                               (double)focal_dtype_block_bytes(w->dtype)};
+}
+
+static focal_status linear(const pass *p, const char *name, const foci_linear *w, const void *x,
+                           void *out, int64_t out_stride, bool adds)
 {
     const foci_matmul_args args = {
         .M = p->T,
@@ -63,7 +82,8 @@ static focal_status linear(const pass *p, const foci_linear *w, const void *x, v
         .out_dtype = FOCAL_F32,
         .out_stride = out_stride,
     };
-    return foci_matmul(p->ctx, &args);
+    TIMED(p, name, linear_cost(p->T, w), foci_matmul(p->ctx, &args));
+    return FOCAL_OK;
 }
 
 /* rows of width C, float32, to out. */
@@ -83,7 +103,8 @@ static focal_status normalise(const pass *p, const foci_gain *gain, int32_t rows
         .out = out,
         .out_dtype = out_dtype,
     };
-    return foci_norm(p->ctx, &args);
+    TIMED(p, "norm", no_cost, foci_norm(p->ctx, &args));
+    return FOCAL_OK;
 }
 
 /* (T, H, D) float32 rows of any stride to attention's or the products' type, scaled. */
@@ -110,12 +131,12 @@ static focal_status read_stream(const pass *p, const foci_gain *gain)
 }
 
 /* x += what a block gives through w, normalised where the family does it there. */
-static focal_status join_stream(const pass *p, const foci_linear *w, const void *from,
-                                const foci_gain *gain)
+static focal_status join_stream(const pass *p, const char *name, const foci_linear *w,
+                                const void *from, const foci_gain *gain)
 {
     const int32_t C = p->model->config.C;
-    if (!gain->weight) return linear(p, w, from, p->x, C, true);
-    FOCAL_TRY(linear(p, w, from, p->y, C, false));
+    if (!gain->weight) return linear(p, name, w, from, p->x, C, true);
+    FOCAL_TRY(linear(p, name, w, from, p->y, C, false));
     FOCAL_TRY(normalise(p, gain, p->T, p->y, p->y, FOCAL_F32));
     return foci_add(p->ctx, p->x, p->x, p->y, (int64_t)p->T * C);
 }
@@ -130,10 +151,10 @@ static focal_status project(const pass *p, const foci_layer *w)
     const foci_config *c = &p->model->config;
     const int64_t stride = qkv_stride(c);
     float *q = p->qkv, *k = q + (int64_t)c->H * c->D, *v = k + (int64_t)c->G * c->D;
-    if (w->qkv.w) return linear(p, &w->qkv, p->h, q, stride, false);
-    FOCAL_TRY(linear(p, &w->q, p->h, q, stride, false));
-    FOCAL_TRY(linear(p, &w->k, p->h, k, stride, false));
-    return linear(p, &w->v, p->h, v, stride, false);
+    if (w->qkv.w) return linear(p, "q k v", &w->qkv, p->h, q, stride, false);
+    FOCAL_TRY(linear(p, "q k v", &w->q, p->h, q, stride, false));
+    FOCAL_TRY(linear(p, "q k v", &w->k, p->h, k, stride, false));
+    return linear(p, "q k v", &w->v, p->h, v, stride, false);
 }
 
 /* Query-key norm, in place. */
@@ -256,6 +277,24 @@ static focal_status attend(const pass *p, int32_t layer)
     return convert(p, p->T, c->H, c->D, p->o, (int64_t)c->H * c->D, 1.0F, p->o_act, p->act);
 }
 
+/* Scores and sums of values for every pair that is seen; keys and values are read once. */
+static foci_cost attention_cost(const pass *p, int32_t layer)
+{
+    const foci_config *c = &p->model->config;
+    double pairs = 0.0, keys = 0.0;
+    for (int32_t n = 0; n < p->args->item_count; n++) {
+        const double count = p->args->items[n].count;
+        const double before = p->cache->seqs[p->args->items[n].sequence].length;
+        const double most = c->is_local[layer] ? (double)c->window + 1.0 : before + count;
+        /* query i of the item sees before + i + 1 keys, or `most` */
+        const double rising = fmin(fmax(most - before, 0.0), count);
+        pairs += rising * before + 0.5 * rising * (rising + 1.0) + (count - rising) * most;
+        keys += fmin(most + count - 1.0, before + count);
+    }
+    const double width = (double)c->D * (double)focal_dtype_bytes(p->cache->dtype);
+    return (foci_cost){4.0 * c->D * c->H * pairs, 2.0 * c->G * width * keys};
+}
+
 static focal_status attention_block(const pass *p, int32_t n)
 {
     const foci_config *c = &p->model->config;
@@ -264,9 +303,9 @@ static focal_status attention_block(const pass *p, int32_t n)
     FOCAL_TRY(project(p, w));
     FOCAL_TRY(normalise_heads(p, &w->q_norm, c->H, p->qkv));
     FOCAL_TRY(normalise_heads(p, &w->k_norm, c->G, p->qkv + (int64_t)c->H * c->D));
-    FOCAL_TRY(place_qkv(p, n));
-    FOCAL_TRY(attend(p, n));
-    return join_stream(p, &w->out, p->o_act, &w->attn_post);
+    TIMED(p, "rotate, cache", no_cost, place_qkv(p, n));
+    TIMED(p, "attention", attention_cost(p, n), attend(p, n));
+    return join_stream(p, "attention out", &w->out, p->o_act, &w->attn_post);
 }
 
 static focal_status feed_forward_block(const pass *p, int32_t n)
@@ -274,8 +313,8 @@ static focal_status feed_forward_block(const pass *p, int32_t n)
     const foci_config *c = &p->model->config;
     const foci_layer *w = &p->model->weights.layers[n];
     FOCAL_TRY(read_stream(p, &w->ffn_norm));
-    FOCAL_TRY(linear(p, &w->up, p->h, p->up, c->F, false));
-    if (c->is_gated) FOCAL_TRY(linear(p, &w->gate, p->h, p->gate, c->F, false));
+    FOCAL_TRY(linear(p, "feed-forward in", &w->up, p->h, p->up, c->F, false));
+    if (c->is_gated) FOCAL_TRY(linear(p, "feed-forward in", &w->gate, p->h, p->gate, c->F, false));
     const foci_gate_args gate = {
         .activation = c->activation,
         .T = p->T,
@@ -285,8 +324,8 @@ static focal_status feed_forward_block(const pass *p, int32_t n)
         .out = p->hidden,
         .out_dtype = p->act,
     };
-    FOCAL_TRY(foci_gate(p->ctx, &gate));
-    return join_stream(p, &w->down, p->hidden, &w->ffn_post);
+    TIMED(p, "activation", no_cost, foci_gate(p->ctx, &gate));
+    return join_stream(p, "feed-forward out", &w->down, p->hidden, &w->ffn_post);
 }
 
 /* x = the embeddings of the tokens and, in GPT-2, of their positions; and the angles of the others'
@@ -325,7 +364,7 @@ static focal_status head(const pass *p, int32_t first, int32_t count, float *log
     FOCAL_TRY(normalise(p, &w->final_norm, count, p->x + (int64_t)first * c->C, p->h, p->act));
     pass rows = *p;
     rows.T = count;
-    FOCAL_TRY(linear(&rows, &w->head, p->h, logits, c->V, false));
+    FOCAL_TRY(linear(&rows, "vocabulary", &w->head, p->h, logits, c->V, false));
     if (c->final_softcap == 0.0F) return FOCAL_OK;
     return foci_soft_cap(p->ctx, logits, (int64_t)count * c->V, c->final_softcap);
 }
@@ -458,7 +497,7 @@ static focal_status run_pass(pass *p)
             p->positions[row] = p->cache->seqs[item->sequence].length + i;
         }
     }
-    FOCAL_TRY(embed(p));
+    TIMED(p, "embedding", no_cost, embed(p));
     for (int32_t n = 0; n < p->model->config.L; n++) {
         FOCAL_TRY(attention_block(p, n));
         FOCAL_TRY(feed_forward_block(p, n));

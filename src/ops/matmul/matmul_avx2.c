@@ -4,6 +4,9 @@
 
 #include "ops/matmul/matmul_body.h"
 
+#include "ops/matmul/bytes_avx2.h"
+#include "ops/matmul/matmul_bytes_body.h"
+
 bool foci_matmul_avx2_can(const focal_ctx *ctx, const foci_matmul_args *args)
 {
     (void)args;
@@ -12,7 +15,7 @@ bool foci_matmul_avx2_can(const focal_ctx *ctx, const foci_matmul_args *args)
 
 focal_status foci_matmul_avx2_run(focal_ctx *ctx, const foci_matmul_args *args)
 {
-    return multiply(ctx, args);
+    return args->x_dtype == FOCAL_Q8_0 ? multiply_bytes(ctx, args) : multiply(ctx, args);
 }
 #else
 /* Stands in where the compiler has no such instructions: never chosen. */

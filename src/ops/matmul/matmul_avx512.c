@@ -6,8 +6,7 @@
 
 bool foci_matmul_avx512_can(const focal_ctx *ctx, const foci_matmul_args *args)
 {
-    (void)args;
-    return foci_on_host(ctx) && foci_has(ctx, FOCI_AVX512);
+    return foci_on_host(ctx) && foci_has(ctx, FOCI_AVX512) && args->x_dtype != FOCAL_Q8_0;
 }
 
 focal_status foci_matmul_avx512_run(focal_ctx *ctx, const foci_matmul_args *args)
