@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "focal/quant.h"
 #include "focal/route.h"
 
 /* splitmix64: the program's inputs need not come from the library they test. */
@@ -45,9 +46,27 @@ static float random_normal(uint64_t *state)
     return (float)(sum - 131070) * (1.7320508F / 65536.0F);
 }
 
+/* Blocks of 32 with a scale of 2^-5, the float16 0x2800: levels of what is mostly below 4. */
+static void fill_blocks(uint8_t *to, int64_t count, float deviation, uint64_t seed)
+{
+    uint64_t state = seed;
+    for (int64_t n = 0; n < count; n++) {
+        if (n % 32 == 0) {
+            *to++ = 0;
+            *to++ = 0x28;
+        }
+        const float level = roundf(32.0F * deviation * random_normal(&state));
+        *to++ = (uint8_t)(int8_t)fmaxf(fminf(level, 127.0F), -127.0F);
+    }
+}
+
 void attn_fill_normal(focal_dtype dtype, void *to, int64_t count, float deviation, uint64_t seed)
 {
     uint64_t state = seed;
+    if (dtype == FOCAL_Q8_0) {
+        fill_blocks(to, count, deviation, seed);
+        return;
+    }
     for (int64_t n = 0; n < count; n++) {
         const float value = deviation * random_normal(&state);
         if (dtype == FOCAL_F32)
@@ -63,8 +82,23 @@ void attn_read(focal_dtype dtype, const void *from, int64_t first, int64_t count
         memcpy(to, (const float *)from + first, (size_t)count * sizeof *to);
         return;
     }
+    if (dtype == FOCAL_Q8_0) { /* whole blocks, so it cannot fail */
+        (void)focal_dequantize(dtype, (const char *)from + first / 32 * 34, count, to);
+        return;
+    }
     for (int64_t n = 0; n < count; n++)
         to[n] = focal_bf16_to_float(((const uint16_t *)from)[first + n]);
+}
+
+focal_dtype attn_kv_dtype(const attn_setup *setup)
+{
+    return setup->has_q8_keys ? FOCAL_Q8_0 : setup->dtype;
+}
+
+int64_t attn_kv_bytes(const attn_setup *setup, int64_t count)
+{
+    const focal_dtype dtype = attn_kv_dtype(setup);
+    return count / focal_dtype_block(dtype) * (int64_t)focal_dtype_block_bytes(dtype);
 }
 
 bool attn_has_sets(const attn_setup *setup)
@@ -77,13 +111,14 @@ double attn_case_bytes(const attn_setup *setup, bool has_grads)
     const double q = (double)setup->T * setup->H * setup->D;
     const double out = (double)setup->T * setup->H * setup->Dv;
     const double kv = (double)setup->S * setup->G * (setup->D + setup->Dv);
+    const double kv_share = (double)attn_kv_bytes(setup, 32) / 32.0;
     const double bytes = (double)focal_dtype_bytes(setup->dtype);
     const double groups = 4.0 * setup->S * setup->routers * (setup->top + 1);
     const double gate =
         setup->gate ? 8.0 * ((double)setup->T + setup->S) * setup->routers * setup->K : 0.0;
     /* the reference's float32 copies: of keys and values, and for gradients of the rest */
     const double reference = 4.0 * (has_grads ? 2.0 * (q + out + kv) : kv);
-    return bytes * (has_grads ? 2.0 : 1.0) * (q + out + kv) + reference + gate +
+    return (has_grads ? 2.0 : 1.0) * (bytes * (q + out) + kv_share * kv) + reference + gate +
            4.0 * (double)setup->T * setup->H + (setup->K > 0 ? 4.0 * groups : 0.0);
 }
 
@@ -98,25 +133,27 @@ int attn_tensors_make(const attn_setup *setup, bool has_grads, attn_tensors *ten
         const char *name;
         int64_t count;
         float deviation; /* 0: left as it is, an output */
+        focal_dtype dtype;
     } parts[] = {
-        {&tensors->q, "q", q, 1.0F / sqrtf((float)setup->D)},
-        {&tensors->k, "k", k, 1.0F},
-        {&tensors->v, "v", v, 1.0F},
-        {&tensors->dout, "dout", out, 1.0F},
-        {&tensors->dq, "dq", q, 0.0F},
-        {&tensors->dk, "dk", k, 0.0F},
-        {&tensors->dv, "dv", v, 0.0F},
+        {&tensors->q, "q", q, 1.0F / sqrtf((float)setup->D), setup->dtype},
+        {&tensors->k, "k", k, 1.0F, attn_kv_dtype(setup)},
+        {&tensors->v, "v", v, 1.0F, attn_kv_dtype(setup)},
+        {&tensors->dout, "dout", out, 1.0F, setup->dtype},
+        {&tensors->dq, "dq", q, 0.0F, setup->dtype},
+        {&tensors->dk, "dk", k, 0.0F, setup->dtype},
+        {&tensors->dv, "dv", v, 0.0F, setup->dtype},
     };
-    const size_t bytes = focal_dtype_bytes(setup->dtype);
     memset(tensors, 0, sizeof *tensors);
     for (size_t n = 0; n < (has_grads ? CLI_COUNT(parts) : 3); n++) {
-        *parts[n].tensor = cli_alloc(parts[n].name, (size_t)parts[n].count, bytes);
+        const focal_dtype dtype = parts[n].dtype;
+        const size_t blocks = (size_t)(parts[n].count / focal_dtype_block(dtype));
+        *parts[n].tensor = cli_alloc(parts[n].name, blocks, focal_dtype_block_bytes(dtype));
         if (!*parts[n].tensor) return CLI_FAILED;
         if (parts[n].deviation > 0.0F)
-            attn_fill_normal(setup->dtype, *parts[n].tensor, parts[n].count, parts[n].deviation,
+            attn_fill_normal(dtype, *parts[n].tensor, parts[n].count, parts[n].deviation,
                              setup->seed + n);
         else
-            memset(*parts[n].tensor, 0, (size_t)parts[n].count * bytes);
+            memset(*parts[n].tensor, 0, blocks * focal_dtype_block_bytes(dtype));
     }
     return CLI_DONE;
 }
@@ -233,6 +270,7 @@ int attn_job_make(focal_ctx *ctx, const attn_setup *setup, const attn_tensors *t
         .D = setup->D,
         .Dv = setup->Dv,
         .dtype = setup->dtype,
+        .has_q8_keys = setup->has_q8_keys,
         .q = tensors->q,
         .k = tensors->k,
         .v = tensors->v,

@@ -11,6 +11,7 @@ enum { ATTN_MAX_HEADS = 256 };
 typedef struct attn_setup {
     int32_t T, S, H, G, D, Dv; /* T queries behind S - T earlier keys */
     focal_dtype dtype;
+    bool has_q8_keys; /* k and v in q8_0; not with gradients */
     bool has_window;
     int32_t window, sinks;
     float softcap;
@@ -52,6 +53,10 @@ typedef struct attn_job {
     float *gq, *gk; /* (T, routers, K), (S, routers, K), with a gate; and their gradients */
     float *dgq, *dgk;
 } attn_job;
+
+/* The type of k and v, and the bytes of so many of their elements. */
+focal_dtype attn_kv_dtype(const attn_setup *setup);
+int64_t attn_kv_bytes(const attn_setup *setup, int64_t count);
 
 /* Whether distant keys are seen through key sets. */
 bool attn_has_sets(const attn_setup *setup);

@@ -58,8 +58,8 @@ static int open_reference(const attn_job *job, bool has_grads, bench_reference *
     }
     ref->rows = cli_alloc("the reference", (size_t)S * (size_t)setup->routers, sizeof(int32_t));
     if (!ref->rows) return CLI_FAILED;
-    attn_read(setup->dtype, job->tensors->k, 0, S * kD, ref->k);
-    attn_read(setup->dtype, job->tensors->v, 0, S * vD, ref->v);
+    attn_read(attn_kv_dtype(setup), job->tensors->k, 0, S * kD, ref->k);
+    attn_read(attn_kv_dtype(setup), job->tensors->v, 0, S * vD, ref->v);
     return cli_open_ctx(focal_ctx_threads(job->ctx), "ref", &ref->ctx);
 }
 

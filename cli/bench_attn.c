@@ -15,8 +15,8 @@ typedef struct attn_options {
     cli_list tokens;
     int64_t cache, heads, kv_heads, dim, value_dim, groups, top, window, sinks;
     double softcap, largest_group;
-    int32_t dtype, mode, scope, layout, gate;
-    bool has_tokens, has_top, has_mode, has_window, has_sinks, has_layout, has_gate;
+    int32_t dtype, kv_type, mode, scope, layout, gate;
+    bool has_tokens, has_kv_type, has_top, has_mode, has_window, has_sinks, has_layout, has_gate;
     bool has_largest_group, is_backward, is_decode, is_versus_dense, is_versus_even;
 } attn_options;
 
@@ -29,12 +29,19 @@ typedef struct attn_result {
 } attn_result;
 
 static const cli_rule rules[] = {
-    {"top", .needs = "groups"},           {"mode", .needs = "groups"},
-    {"scope", .needs = "groups"},         {"sinks", .needs = "window|groups"},
-    {"largest-group", .needs = "groups"}, {"gate", .needs = "groups"},
-    {"layout", .needs = "decode"},        {"versus-dense", .needs = "groups|window"},
-    {"versus-even", .needs = "groups"},   {"backward", .excludes = "decode"},
-    {"gate", .excludes = "decode"},       {"decode", .excludes = "versus-even|largest-group"},
+    {"top", .needs = "groups"},
+    {"mode", .needs = "groups"},
+    {"scope", .needs = "groups"},
+    {"sinks", .needs = "window|groups"},
+    {"largest-group", .needs = "groups"},
+    {"gate", .needs = "groups"},
+    {"layout", .needs = "decode"},
+    {"versus-dense", .needs = "groups|window"},
+    {"versus-even", .needs = "groups"},
+    {"backward", .excludes = "decode"},
+    {"gate", .excludes = "decode"},
+    {"decode", .excludes = "versus-even|largest-group"},
+    {"kv-type", .excludes = "backward|gate"},
 };
 
 static const char about[] =
@@ -70,6 +77,8 @@ static int parse(attn_options *o, int argc, char **argv)
          FOCAL_MAX_HEAD_WIDTH, NULL, NULL},
         {"dtype", 0, CLI_CHOICE, &o->dtype, "f32|bf16", "element type; default bf16", 0, 0,
          "f32|bf16", NULL},
+        {"kv-type", 0, CLI_CHOICE, &o->kv_type, "q8_0", "keys and values in blocks of q8_0", 0, 0,
+         "q8_0", &o->has_kv_type},
         {"groups", 0, CLI_INT, &o->groups, "K", "groups of distant keys, random; default: none", 1,
          FOCAL_MAX_GROUPS, NULL, NULL},
         {"top", 0, CLI_INT, &o->top, "k", "groups a query looks into; default 1", 1,
@@ -168,6 +177,9 @@ static int check(attn_options *o)
     if (o->heads % o->kv_heads != 0)
         return cli_wrong("bench attn: --heads %lld must be a multiple of --kv-heads %lld",
                          (long long)o->heads, (long long)o->kv_heads);
+    const int32_t block = focal_dtype_block(FOCAL_Q8_0);
+    if (o->has_kv_type && (o->dim % block != 0 || o->value_dim % block != 0))
+        return cli_wrong("bench attn: --kv-type q8_0 takes widths that are multiples of %d", block);
     const int code = check_groups(o);
     if (code >= 0) return code;
     if (o->groups > 0 && !o->has_window) o->window = 128;
@@ -195,6 +207,7 @@ static attn_setup make_setup(const attn_options *o, int64_t tokens)
         .D = (int32_t)o->dim,
         .Dv = (int32_t)(o->value_dim > 0 ? o->value_dim : o->dim),
         .dtype = o->dtype == 0 ? FOCAL_F32 : FOCAL_BF16,
+        .has_q8_keys = o->has_kv_type,
         .has_window = o->has_window || o->groups > 0,
         .window = (int32_t)o->window,
         .sinks = (int32_t)o->sinks,
@@ -226,6 +239,8 @@ static void print_common(output_table *table, const attn_options *o, const attn_
     output_text(table, "op", o->is_backward ? "backward" : o->is_decode ? "decode" : "forward");
     output_text(table, "kernel", result->kernel);
     output_text(table, "dtype", focal_dtype_name(setup->dtype));
+    if (o->shared.is_json || setup->has_q8_keys)
+        output_text(table, "kv_type", focal_dtype_name(attn_kv_dtype(setup)));
     output_int(table, "tokens", setup->T);
     output_int(table, "cache", setup->S);
     if (o->shared.is_json) {
@@ -383,8 +398,7 @@ static int run_decode(const attn_options *o, focal_ctx *ctx, const attn_setup *s
         const double ms = measure_median(&items[0].samples);
         const double read = measure_median(&items[2].samples);
         const double rows = (double)result.pairs / setup->H * setup->G / setup->T;
-        const double bytes =
-            rows * (setup->D + setup->Dv) * (double)focal_dtype_bytes(setup->dtype);
+        const double bytes = rows * (double)attn_kv_bytes(setup, setup->D + setup->Dv);
         print_common(table, o, setup, &result, items);
         output_number(table, "gb_per_s", 1e-6 * bytes / ms, 1);
         output_number(table, "read_gb_per_s", read, 1);

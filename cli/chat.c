@@ -19,7 +19,6 @@ typedef struct chat_options {
     model_choice model;
     const char *system;
     int64_t count, context, threads;
-    int32_t cache_type;
     cli_texts stops;
     sampling_choice sampling;
 } chat_options;
@@ -241,14 +240,12 @@ static int converse(chat_state *s)
 static int run_chat(focal_ctx *ctx, focal_model *model, const chat_options *o,
                     const focal_sampling *sampling)
 {
-    static const focal_dtype types[] = {FOCAL_F32, FOCAL_F32, FOCAL_BF16, FOCAL_Q8_0};
     chat_state s = {.options = o, .ctx = ctx, .model = model, .sampling = *sampling};
     size_t bytes = 0;
     const char *source = focal_model_template(model, &bytes);
     if (!source || !focal_model_tokenizer(model))
         return cli_fail("%s: the model has no chat template; use focal generate", o->model.name);
-    const focal_cache_options cache_options = {.dtype = types[o->cache_type],
-                                               .has_dtype = o->cache_type > 0};
+    const focal_cache_options cache_options = cli_cache_options(&o->model);
     focal_status status = focal_template_new(ctx, source, bytes, &s.tpl);
     if (status == FOCAL_OK) status = focal_cache_new(model, &cache_options, &s.cache);
     int code = CLI_DONE;
@@ -280,8 +277,7 @@ int cli_chat(int argc, char **argv)
          "most tokens of the conversation; default: the model's", 1, 1 << 27, NULL, NULL},
         {"stop", 'r', CLI_TEXTS, &o.stops, "TEXT",
          "ends an answer, without itself; may be repeated", 0, 0, NULL, NULL},
-        {"cache-type", 0, CLI_CHOICE, &o.cache_type, "auto|f32|bf16",
-         "how keys and values are kept; auto: as --precision", 0, 0, "auto|f32|bf16", NULL},
+        cli_cache_option(&o.model),
         cli_precision_option(&o.model),
         cli_threads_option(&o.threads),
     };

@@ -15,11 +15,10 @@ int decode_caches_make(focal_ctx *ctx, const attn_setup *setup, double share, de
 {
     memset(caches, 0, sizeof *caches);
     caches->ctx = ctx;
-    const int64_t bytes = (int64_t)focal_dtype_bytes(setup->dtype);
     const int64_t k = (int64_t)setup->S * setup->G * setup->D;
     const int64_t v = (int64_t)setup->S * setup->G * setup->Dv;
-    caches->k_bytes = (k * bytes + 63) / 64 * 64;
-    caches->v_bytes = (v * bytes + 63) / 64 * 64;
+    caches->k_bytes = (attn_kv_bytes(setup, k) + 63) / 64 * 64;
+    caches->v_bytes = (attn_kv_bytes(setup, v) + 63) / 64 * 64;
     const int64_t copy = caches->k_bytes + caches->v_bytes;
     const double turns = (double)turn_bytes / (share * (double)copy);
     caches->copy_count = rotate_bytes / copy + 1;
@@ -29,8 +28,9 @@ int decode_caches_make(focal_ctx *ctx, const attn_setup *setup, double share, de
     caches->block = cli_alloc("the caches", (size_t)copy, (size_t)caches->copy_count);
     if (!caches->block) return CLI_FAILED;
     memset(caches->block, 0, (size_t)copy);
-    attn_fill_normal(setup->dtype, caches->block, k, 1.0F, setup->seed + 1);
-    attn_fill_normal(setup->dtype, caches->block + caches->k_bytes, v, 1.0F, setup->seed + 2);
+    const focal_dtype dtype = attn_kv_dtype(setup);
+    attn_fill_normal(dtype, caches->block, k, 1.0F, setup->seed + 1);
+    attn_fill_normal(dtype, caches->block + caches->k_bytes, v, 1.0F, setup->seed + 2);
     for (int64_t n = 1; n < caches->copy_count; n++)
         memcpy(caches->block + n * copy, caches->block, (size_t)copy);
     return CLI_DONE;
@@ -169,6 +169,7 @@ int decode_job_make(focal_ctx *ctx, const attn_setup *setup, const decode_caches
         .D = setup->D,
         .Dv = setup->Dv,
         .dtype = setup->dtype,
+        .has_q8_keys = setup->has_q8_keys,
         .q = job->q,
         .k = caches->block,
         .v = caches->block + caches->k_bytes,
@@ -279,8 +280,8 @@ static int head_error(const decode_job *job, focal_ctx *ref, int32_t i, int32_t 
         if (!sees_row(job, setup->routers > 1 ? g : 0, setup->S - setup->T + i, row)) continue;
         const int64_t at =
             job->layout == DECODE_HEADS ? (int64_t)g * setup->S + row : (int64_t)row * setup->G + g;
-        attn_read(setup->dtype, job->args.k, at * D, D, k + (int64_t)count * D);
-        attn_read(setup->dtype, job->args.v, at * Dv, Dv, v + (int64_t)count * Dv);
+        attn_read(attn_kv_dtype(setup), job->args.k, at * D, D, k + (int64_t)count * D);
+        attn_read(attn_kv_dtype(setup), job->args.v, at * Dv, Dv, v + (int64_t)count * Dv);
         count++;
     }
     const int64_t row = (int64_t)i * setup->G + g; /* of (T*G, heads, width) */

@@ -94,6 +94,7 @@ static int run_ppl(focal_ctx *ctx, focal_model *model, const ppl_options *o)
     } else {
         focal_status status =
             focal_tokenizer_encode(ctx, tokenizer, text, bytes, FOCAL_ENCODE_ADD_SPECIAL, &ids);
+        const focal_cache_options cache = cli_cache_options(&o->model);
         const focal_ppl_args args = {
             .method = o->method == 1 ? FOCAL_PPL_LLAMA : FOCAL_PPL_STRIDE,
             .ids = ids.ids,
@@ -102,6 +103,7 @@ static int run_ppl(focal_ctx *ctx, focal_model *model, const ppl_options *o)
             .stride = (int32_t)o->stride,
             .chunks = o->chunks,
             .batch = (int32_t)o->batch,
+            .cache = &cache,
             .on_token = o->has_tokens ? on_token : NULL,
             .on_chunk = on_chunk,
             .user = &report,
@@ -138,6 +140,7 @@ int cli_eval_ppl(int argc, char **argv)
          NULL},
         {"tokens", 0, CLI_FLAG, &o.has_tokens, NULL, "a line for every token that is scored", 0, 0,
          NULL, NULL},
+        cli_cache_option(&o.model),
         cli_precision_option(&o.model),
         cli_threads_option(&o.threads),
         {"json", 0, CLI_FLAG, &o.is_json, NULL, "one JSON object a line", 0, 0, NULL, NULL},

@@ -17,7 +17,6 @@ typedef struct generate_options {
     cli_texts rest; /* "-" */
     cli_texts stops;
     int64_t count, context, batch, threads;
-    int32_t cache_type; /* 0: the model's precision, 1: f32, 2: bf16 */
     bool is_chat, is_json, ignores_end, has_special;
     sampling_choice sampling;
 } generate_options;
@@ -77,9 +76,7 @@ static void print_json(const writing *w, const focal_generate_result *r, uint64_
 static int write_on(focal_ctx *ctx, focal_model *model, generate_options *o, const focal_ids *ids,
                     const focal_sampling *sampling)
 {
-    static const focal_dtype types[] = {FOCAL_F32, FOCAL_F32, FOCAL_BF16};
-    const focal_cache_options cache_options = {.dtype = types[o->cache_type],
-                                               .has_dtype = o->cache_type > 0};
+    const focal_cache_options cache_options = cli_cache_options(&o->model);
     focal_cache *cache = NULL;
     focal_generate_result result = {0};
     writing w = {.is_quiet = o->is_json, .keeps = o->is_json, .started = writing_seconds()};
@@ -165,8 +162,7 @@ int cli_generate(int argc, char **argv)
          0, NULL, NULL},
         {"special", 0, CLI_FLAG, &o.has_special, NULL,
          "control tokens: read in the prompt, shown in the answer", 0, 0, NULL, NULL},
-        {"cache-type", 0, CLI_CHOICE, &o.cache_type, "auto|f32|bf16",
-         "how keys and values are kept; auto: as --precision", 0, 0, "auto|f32|bf16", NULL},
+        cli_cache_option(&o.model),
         cli_precision_option(&o.model),
         cli_threads_option(&o.threads),
         {"json", 0, CLI_FLAG, &o.is_json, NULL, "one object: text, ids, why it stopped, times", 0,

@@ -33,6 +33,23 @@ cli_option cli_precision_option(model_choice *choice)
                         .choices = "auto|f32|bf16"};
 }
 
+cli_option cli_cache_option(model_choice *choice)
+{
+    return (cli_option){.name = "cache-type",
+                        .kind = CLI_CHOICE,
+                        .target = &choice->cache_type,
+                        .value = "auto|f32|bf16|q8_0",
+                        .help = "how keys and values are kept; auto: as --precision",
+                        .choices = "auto|f32|bf16|q8_0"};
+}
+
+focal_cache_options cli_cache_options(const model_choice *choice)
+{
+    static const focal_dtype types[] = {FOCAL_F32, FOCAL_F32, FOCAL_BF16, FOCAL_Q8_0};
+    return (focal_cache_options){.dtype = types[choice->cache_type],
+                                 .has_dtype = choice->cache_type > 0};
+}
+
 int cli_open_model(focal_ctx *ctx, const model_choice *choice, focal_model **model)
 {
     char path[PATH_BYTES];

@@ -24,13 +24,18 @@ extern const size_t pull_model_count;
 bool pull_path(const pull_model *model, char *path, size_t bytes);
 const pull_model *pull_find(const char *name); /* NULL: no such name */
 
-/* The options -m and --precision. */
+/* The options -m, --precision and --cache-type. */
 typedef struct model_choice {
     const char *name;
-    int32_t precision; /* 0: the machine's, 1: f32, 2: bf16 */
+    int32_t precision;  /* 0: the machine's, 1: f32, 2: bf16 */
+    int32_t cache_type; /* 0: the precision, 1: f32, 2: bf16, 3: q8_0 */
 } model_choice;
 cli_option cli_model_option(model_choice *choice);
 cli_option cli_precision_option(model_choice *choice);
+cli_option cli_cache_option(model_choice *choice);
+
+/* What --cache-type says, for one text. */
+focal_cache_options cli_cache_options(const model_choice *choice);
 
 /* Opens the model by path or by a pulled name, or says why not; returns an exit code. */
 int cli_open_model(focal_ctx *ctx, const model_choice *choice, focal_model **model);

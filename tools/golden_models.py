@@ -98,6 +98,10 @@ MODELS = {
     "gpt2": dict(
         family="GPT2", n_embd=32, n_layer=2, n_head=4, n_positions=64,
         matters=[dict(activation_function="silu"), dict(scale_attn_weights=False)]),
+    "wide": dict(
+        family="Llama", tie_word_embeddings=True, dtype=torch.bfloat16, head_dim=32,
+        max_position_embeddings=256, rope_parameters=dict(PLAIN),
+        matters=[dict(rope_parameters={**PLAIN, "rope_theta": 500.0})]),
 }
 CLASSES = {"Gemma3": ("Gemma3TextConfig", "Gemma3ForCausalLM"),
            "GPT2": ("GPT2Config", "GPT2LMHeadModel")}

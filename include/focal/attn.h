@@ -45,7 +45,10 @@ typedef struct focal_attn_gate {
 typedef struct focal_attn_args {
     int32_t T, S, H, G, D;
     int32_t Dv;        /* 0: D */
-    focal_dtype dtype; /* of q, k, v, out and their gradients */
+    focal_dtype dtype; /* of q, k, v, out and their gradients: float32 or bfloat16 */
+    bool has_q8_keys;  /* k and v are rows of q8_0 blocks (focal/quant.h) instead, at any address:
+                          D, Dv and the strides of k and v are multiples of 32, and strides count
+                          elements all the same. Forward only, and no gate */
     const void *q;     /* (T,H,D) */
     const void *k;     /* (S,G,D); may be NULL, as v, where every sequence has pages */
     const void *v;     /* (S,G,Dv) */
@@ -72,11 +75,11 @@ typedef struct focal_attn_args {
 /* out = softmax(s) v over the keys each query sees. A query that sees no key gets out = 0 and
  * lse = -INFINITY; a key that a query does not see has no influence on it, whatever it holds.
  * A NaN in q, or in a key that a query sees, makes its row of out and lse NaN; one in a value with
- * weight, its column of out. Scores are float32: without a soft-cap, a row where |q.k| exceeds 1e9
- * or an infinity of q or k meets it is unspecified (often NaN), and no other row is touched.
- * EINVAL on a bad shape, set or missing tensor; ENOMEM without scratch; EUNSUPPORTED when the
- * pinned kernel cannot take the call. What out and lse then contain is unspecified.
- * The same bits at any thread count. */
+ * weight, its column of out (of a q8_0 block whose scale is NaN, all its columns). Scores are
+ * float32: without a soft-cap, a row where |q.k| exceeds 1e9 or an infinity of q or k meets it is
+ * unspecified (often NaN), and no other row is touched. EINVAL on a bad shape, set or missing
+ * tensor; ENOMEM without scratch; EUNSUPPORTED when the pinned kernel cannot take the call. What
+ * out and lse then contain is unspecified. The same bits at any thread count. */
 FOCAL_API focal_status focal_attn_forward(focal_ctx *ctx, const focal_attn_args *args);
 
 /* Gradients, overwritten, in the layout and with the strides of what they belong to (dout: out's).
@@ -89,7 +92,7 @@ typedef struct focal_attn_grads {
 
 /* args as forward had them, with the out and lse that it wrote. Nothing of size T x S is stored:
  * the weights are computed again. The key rows of the sequences must ascend and not overlap; keys
- * in pages and position_row are EUNSUPPORTED. */
+ * in pages, keys in q8_0 and position_row are EUNSUPPORTED. */
 FOCAL_API focal_status focal_attn_backward(focal_ctx *ctx, const focal_attn_args *args,
                                            const focal_attn_grads *grads);
 

@@ -20,10 +20,11 @@ typedef struct focal_ppl_args {
     focal_ppl_method method;
     const int32_t *ids; /* (count) of the text, with the begin token that the model expects */
     int64_t count;
-    int32_t context; /* 0: the model's */
-    int32_t stride;  /* 0: half the context; stride method only */
-    int64_t chunks;  /* at most so many windows; 0: all */
-    int32_t batch;   /* tokens a pass; 0: 512 */
+    int32_t context;                  /* 0: the model's */
+    int32_t stride;                   /* 0: half the context; stride method only */
+    int64_t chunks;                   /* at most so many windows; 0: all */
+    int32_t batch;                    /* tokens a pass; 0: 512 */
+    const focal_cache_options *cache; /* how keys and values are kept; NULL: the default */
     /* Each may be NULL. on_token: an id that was scored, with its place in ids. on_chunk: the
      * perplexity up to here; false ends the run early. */
     void (*on_token)(void *user, int64_t index, int32_t id, double nll);

@@ -62,7 +62,8 @@ FOCAL_API const char *focal_model_fingerprint(const focal_model *model);
 typedef struct focal_cache focal_cache;
 typedef struct focal_cache_options {
     int32_t sequences; /* texts side by side, 0: 1 */
-    focal_dtype dtype; /* FOCAL_F32 or FOCAL_BF16, with has_dtype */
+    focal_dtype dtype; /* FOCAL_F32, FOCAL_BF16 or, where heads are a multiple of 32 wide,
+                          FOCAL_Q8_0; with has_dtype */
     bool has_dtype;    /* false: the model's precision */
 } focal_cache_options;
 

@@ -120,7 +120,7 @@ static focal_status run_window(ppl_run *r, const window *w)
 static focal_status run(ppl_run *r)
 {
     const focal_ppl_args *a = r->args;
-    FOCAL_TRY(focal_cache_new(r->model, NULL, &r->cache));
+    FOCAL_TRY(focal_cache_new(r->model, a->cache, &r->cache));
     r->ids = foci_alloc(r->ctx, (size_t)r->context, sizeof *r->ids);
     r->targets = foci_alloc(r->ctx, (size_t)r->context, sizeof *r->targets);
     r->nll = foci_alloc(r->ctx, (size_t)r->context, sizeof *r->nll);

@@ -33,16 +33,20 @@ focal_status focal_cache_new(focal_model *model, const focal_cache_options *opti
     const focal_dtype dtype = o.has_dtype ? o.dtype : model->precision;
     const int32_t sequences = o.sequences == 0 ? 1 : o.sequences;
     const int64_t width = (int64_t)c->G * c->D;
-    if (dtype != FOCAL_F32 && dtype != FOCAL_BF16)
-        return foci_fail(ctx, FOCAL_EINVAL, "cache: %s is not f32 or bf16",
+    if (dtype != FOCAL_F32 && dtype != FOCAL_BF16 && dtype != FOCAL_Q8_0)
+        return foci_fail(ctx, FOCAL_EINVAL, "cache: %s is not f32, bf16 or q8_0",
                          focal_dtype_name(dtype));
+    if (c->D % focal_dtype_block(dtype) != 0)
+        return foci_fail(ctx, FOCAL_EINVAL,
+                         "cache: heads of %d are not whole blocks of %d, so it cannot be %s", c->D,
+                         focal_dtype_block(dtype), focal_dtype_name(dtype));
     if (sequences < 1 || sequences > MAX_SEQUENCES)
         return foci_fail(ctx, FOCAL_EINVAL, "cache: %d sequences, at most %d", sequences,
                          MAX_SEQUENCES);
     focal_cache *cache = foci_alloc(ctx, 1, sizeof *cache);
     if (!cache) return FOCAL_ENOMEM;
     *cache = (focal_cache){.model = model, .dtype = dtype, .seq_count = sequences};
-    cache->row_bytes = width * (int64_t)focal_dtype_bytes(dtype);
+    cache->row_bytes = width / focal_dtype_block(dtype) * (int64_t)focal_dtype_block_bytes(dtype);
     cache->block_bytes = (int64_t)c->L * 2 * FOCI_PAGE_ROWS * cache->row_bytes;
     cache->seqs = foci_alloc(ctx, (size_t)sequences, sizeof *cache->seqs);
     if (!cache->seqs) {

@@ -17,6 +17,7 @@
 #include "ops/loss/loss.h"
 #include "ops/loss/soft_cap.h"
 #include "ops/matmul/matmul.h"
+#include "ops/quant/q8_rows.h"
 #include "ops/residual/add.h"
 
 enum { HEAD_ROWS = 128 /* rows of logits at a time, where they are not asked for */ };
@@ -29,10 +30,11 @@ typedef struct pass {
     const focal_forward_args *args;
     int32_t T;          /* tokens of all items */
     focal_dtype act;    /* of what products read */
-    focal_dtype attn;   /* of attention's q, k, v and out */
+    focal_dtype attn;   /* of attention's q and out, and of k and v but in q8_0 */
     float *x;           /* (T,C) */
     void *h;            /* (T,C) of act: what attention and feed-forward read */
     float *qkv;         /* (T, (H + 2 G) D) */
+    float *k_rows;      /* (FOCI_PAGE_ROWS, G, D) keys on their way into a cache of q8_0 */
     void *q;            /* (T,H,D) of attn */
     void *o;            /* (T,H,D) of attn */
     void *o_act;        /* the same in act; o itself where they are equal */
@@ -216,6 +218,16 @@ static focal_status store_rows(const pass *p, int32_t layer, int32_t is_value, i
     const foci_config *c = &p->model->config;
     const int64_t stride = qkv_stride(c);
     const float *k = p->qkv + (int64_t)c->H * c->D, *v = k + (int64_t)c->G * c->D;
+    if (p->cache->dtype == FOCAL_Q8_0) {
+        if (!is_value)
+            FOCAL_TRY(rotate(p, layer, first, count, k, c->G, 1.0F, p->k_rows, FOCAL_F32));
+        const foci_q8_rows_args rows = {.rows = count,
+                                        .width = (int64_t)c->G * c->D,
+                                        .x = is_value ? v + first * stride : p->k_rows,
+                                        .x_stride = is_value ? stride : 0,
+                                        .out = to};
+        return foci_q8_rows(p->ctx, &rows);
+    }
     if (!is_value) return rotate(p, layer, first, count, k, c->G, 1.0F, to, p->cache->dtype);
     return convert(p, count, c->G, c->D, v + first * stride, stride, 1.0F, to, p->cache->dtype);
 }
@@ -261,6 +273,7 @@ static focal_status attend(const pass *p, int32_t layer)
         .G = c->G,
         .D = c->D,
         .dtype = p->attn,
+        .has_q8_keys = p->cache->dtype == FOCAL_Q8_0,
         .q = p->q,
         .has_window = c->is_local[layer],
         .window = c->window,
@@ -432,6 +445,8 @@ static size_t lay_out(pass *p, char *base)
     p->x = take(base, &used, T * c->C, sizeof(float));
     p->h = take(base, &used, T * c->C, act);
     p->qkv = take(base, &used, T * qkv_stride(c), sizeof(float));
+    const int64_t k_rows = p->cache->dtype == FOCAL_Q8_0 ? foci_min64(T, FOCI_PAGE_ROWS) : 0;
+    p->k_rows = take(base, &used, k_rows * c->G * c->D, sizeof(float));
     p->q = take(base, &used, T * Q, attn);
     p->o = take(base, &used, T * Q, attn);
     p->o_act = p->act == p->attn ? p->o : take(base, &used, T * Q, act);
@@ -509,7 +524,7 @@ focal_status focal_forward(focal_model *model, focal_cache *cache, const focal_f
 {
     pass p = {.ctx = model->ctx, .model = model, .cache = cache, .args = args};
     p.act = model->precision;
-    p.attn = cache->dtype;
+    p.attn = cache->dtype == FOCAL_Q8_0 ? model->precision : cache->dtype;
     if (cache->model != model)
         return foci_fail(p.ctx, FOCAL_EINVAL, "forward: the cache belongs to another model");
     FOCAL_TRY(check_items(&p));

@@ -68,7 +68,20 @@ FOCI_INLINE void tile_store(float *to, int64_t stride, vec acc[MR][2])
     }
 }
 
-/* VL words of a row of `width` elements, from element `at` on; zeros past its end. */
+/* A block of q8_0: a float16 scale, then levels of one byte each. */
+enum { Q8_LEVELS = 32, Q8_BYTES = 34, Q8_SCALE_BYTES = 2 };
+
+/* VL words of a row of such blocks, from element `at` on, a multiple of VL * PACK: a vector lies
+ * within one block, and nothing outside the block is read. */
+FOCI_INLINE vec q8_words(const char *row, int64_t at)
+{
+    const char *block = row + at / Q8_LEVELS * Q8_BYTES;
+    const int8_t *levels = (const int8_t *)block + Q8_SCALE_BYTES + at % Q8_LEVELS;
+    return v_scale_levels(levels, v_spread_f16((const uint8_t *)block));
+}
+
+/* VL words of a row of `width` elements, from element `at` on; zeros past its end. A row of q8_0 is
+ * whole blocks. */
 static inline vec words_at(const char *row, focal_dtype dtype, int64_t at, int64_t width)
 {
     const int64_t left = width - at;
@@ -77,6 +90,7 @@ static inline vec words_at(const char *row, focal_dtype dtype, int64_t at, int64
         const float *from = (const float *)(const void *)row + at;
         return left >= VL ? v_load(from) : v_load_some(from, left);
     }
+    if (dtype == FOCAL_Q8_0) return q8_words(row, at);
     const char *from = row + 2 * at;
     if (left >= (int64_t)VL * PACK) {
         if (PACK == 2) return v_load_words(from);

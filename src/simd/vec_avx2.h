@@ -7,6 +7,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "base/f16.h"
+
 typedef __m256 vec;
 
 enum {
@@ -259,6 +261,46 @@ static inline void v_store_bf16_some(uint16_t *p, vec x, int64_t count)
     uint16_t all[VL];
     v_store_bf16(all, x);
     memcpy(p, all, (size_t)count * sizeof *p);
+}
+
+static inline vec v_load_i8(const int8_t *p)
+{
+    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)p)));
+}
+
+static inline void v_store_levels(int8_t *p, vec x)
+{
+    const vec half = v_sign_of(v_set1(0x1.FFFFFEp-2F), x);
+    const __m256i whole = _mm256_cvttps_epi32(v_add(x, half));
+    const __m128i words =
+        _mm_packs_epi32(_mm256_castsi256_si128(whole), _mm256_extracti128_si256(whole, 1));
+    _mm_storel_epi64((__m128i *)p, _mm_packs_epi16(words, words));
+}
+
+/* foci_f16_to_float() in lanes: AVX2 says nothing about float16 instructions. */
+static inline vec v_load_f16(const uint8_t *h)
+{
+    const __m256i x = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)h));
+    const __m256i rest = x & _mm256_set1_epi32(0x7FFF), bias = _mm256_set1_epi32(112 << 23);
+    const __m256i is_odd = _mm256_cmpgt_epi32(rest, _mm256_set1_epi32(0x7BFF));
+    const __m256i is_small = _mm256_cmpgt_epi32(_mm256_set1_epi32(0x400), rest);
+    const __m256i normal =
+        _mm256_add_epi32(_mm256_add_epi32(_mm256_slli_epi32(rest, 13), bias), is_odd & bias);
+    const vec small = v_mul(_mm256_cvtepi32_ps(rest), v_set1(0x1p-24F));
+    const __m256i bits = _mm256_blendv_epi8(normal, _mm256_castps_si256(small), is_small);
+    const __m256i sign = _mm256_slli_epi32(_mm256_xor_si256(x, rest), 16);
+    return _mm256_castsi256_ps(bits | sign);
+}
+
+static inline vec v_spread_f16(const uint8_t h[2])
+{
+    return v_set1(foci_f16_to_float((uint16_t)(h[0] | h[1] << 8)));
+}
+
+/* VL packed words: levels times their scale. */
+static inline vec v_scale_levels(const int8_t *levels, vec scale)
+{
+    return v_mul(scale, v_load_i8(levels));
 }
 
 static inline void v_transpose(vec r[VL])

@@ -19,6 +19,12 @@ static inline void v_store_packed(float *p, vec lo, vec hi)
     v_store(p + VL, hi);
 }
 
+/* VL packed words: levels times their scale. */
+static inline vec v_scale_levels(const int8_t *levels, vec scale)
+{
+    return v_mul(scale, v_load_i8(levels));
+}
+
 /* Turns NR columns of PACK rows into packed words: here the two halves of one row, which they
  * are already. */
 static inline void v_zip(vec *lo, vec *hi)

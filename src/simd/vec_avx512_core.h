@@ -249,6 +249,32 @@ static inline void v_store_bf16_some(uint16_t *p, vec x, int64_t count)
     _mm256_mask_storeu_epi16(p, (__mmask16)((1U << count) - 1U), v_to_bf16(x));
 }
 
+/* VL signed bytes as floats. */
+static inline vec v_load_i8(const int8_t *p)
+{
+    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)p)));
+}
+
+/* VL floats between -128 and 128 as signed bytes: to nearest, ties away from zero. (The number
+ * before a half, because 0.5 less a little plus 0.5 would round up to 1.) */
+static inline void v_store_levels(int8_t *p, vec x)
+{
+    const vec half = v_sign_of(v_set1(0x1.FFFFFEp-2F), x);
+    _mm_storeu_si128((__m128i *)p, _mm512_cvtepi32_epi8(_mm512_cvttps_epi32(v_add(x, half))));
+}
+
+/* VL float16 as floats, and one of them in every lane, from any address. */
+static inline vec v_load_f16(const uint8_t *h)
+{
+    return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)h));
+}
+
+static inline vec v_spread_f16(const uint8_t h[2])
+{
+    const __m128i half = _mm_cvtsi32_si128(h[0] | h[1] << 8);
+    return _mm512_broadcastss_ps(_mm_maskz_cvtph_ps(1, half));
+}
+
 /* Rows of VL words become columns. */
 static inline void v_transpose(vec r[VL])
 {

@@ -17,6 +17,14 @@ static inline void v_store_packed(float *p, vec lo, vec hi)
     _mm512_storeu_ps(p, (__m512)_mm512_cvtne2ps_pbh(hi, lo));
 }
 
+/* VL packed words: levels times their scale, rounded. (The conversion takes subnormal numbers for
+ * zero; products of a float16 are none.) */
+static inline vec v_scale_levels(const int8_t *levels, vec scale)
+{
+    const vec lo = v_mul(scale, v_load_i8(levels)), hi = v_mul(scale, v_load_i8(levels + VL));
+    return (vec)_mm512_cvtne2ps_pbh(hi, lo);
+}
+
 /* Turns NR columns of PACK rows into packed words: here 32 columns of two rows, and a word gets one
  * element of each. */
 static inline void v_zip(vec *a, vec *b)

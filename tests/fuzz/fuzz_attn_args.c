@@ -91,11 +91,27 @@ static focal_keyset *take_keyset(reader *r, arena *a, focal_ctx *ctx, const foca
     return set;
 }
 
-static const void *const *take_pages(arena *a, int64_t page_count, int64_t elements, size_t size)
+/* Elements of k or v, to the byte. */
+static const void *take_kv_block(arena *a, const focal_attn_args *args, int64_t elements)
+{
+    if (!args->has_q8_keys) return take_block(a, elements, args->dtype == FOCAL_BF16 ? 2 : 4);
+    return take_block(a, elements > MAX_ELEMENTS ? elements : elements / 32, 34);
+}
+
+/* Where it is a little more than packed, so many blocks more. */
+static int64_t take_kv_stride(reader *r, const focal_attn_args *args, int64_t packed)
+{
+    const int64_t stride = take_stride(r, packed);
+    const int64_t more = stride - packed;
+    return args->has_q8_keys && more > 0 && more < 4 ? packed + 32 * more : stride;
+}
+
+static const void *const *take_pages(arena *a, const focal_attn_args *args, int64_t page_count,
+                                     int64_t elements)
 {
     const void **pages = take_block(a, page_count, sizeof *pages);
     for (int64_t n = 0; n < page_count && page_count <= MAX_PAGES; n++)
-        pages[n] = take_block(a, elements, size);
+        pages[n] = take_kv_block(a, args, elements);
     return pages;
 }
 
@@ -156,14 +172,19 @@ static void fuzz_call(reader *r, arena *a, focal_ctx *ctx)
     args.sinks = take(r) % 4 ? take(r) % 3 : take_size(r, 8);
     args.softcap = take(r) % 4 ? 0.0F : (float)take_size(r, 50);
     args.page_rows = take_size(r, 16);
+    args.has_q8_keys = (flags & 96) == 96;
+    if (args.has_q8_keys && (flags & 128) == 0) { /* widths that it takes, mostly */
+        args.D = args.D > 0 && args.D < 256 ? 32 * (1 + args.D % 3) : args.D;
+        args.Dv = args.Dv > 0 && args.Dv < 256 ? 32 * (1 + args.Dv % 3) : args.Dv;
+    }
 
     const size_t size = args.dtype == FOCAL_BF16 ? 2 : 4;
     const int64_t Dv = args.Dv ? args.Dv : args.D;
     const int64_t q_width = times(args.H, args.D), k_width = times(args.G, args.D);
     const int64_t v_width = times(args.G, Dv), out_width = times(args.H, Dv);
     args.q_stride = take_stride(r, q_width);
-    args.k_stride = take_stride(r, k_width);
-    args.v_stride = take_stride(r, v_width);
+    args.k_stride = take_kv_stride(r, &args, k_width);
+    args.v_stride = take_kv_stride(r, &args, v_width);
     args.out_stride = take_stride(r, out_width);
 
     int64_t q_rows = args.T, k_rows = args.S;
@@ -183,10 +204,10 @@ static void fuzz_call(reader *r, arena *a, focal_ctx *ctx)
         seq->k_row = take(r) % 8 ? k_rows : take_stride(r, 8);
         if (take(r) % 4 == 3) {
             seq->page_count = take(r) % MAX_PAGES;
-            seq->k_pages = take_pages(a, seq->page_count,
-                                      extent(args.page_rows, args.k_stride, k_width), size);
-            seq->v_pages = take_pages(a, seq->page_count,
-                                      extent(args.page_rows, args.v_stride, v_width), size);
+            seq->k_pages = take_pages(a, &args, seq->page_count,
+                                      extent(args.page_rows, args.k_stride, k_width));
+            seq->v_pages = take_pages(a, &args, seq->page_count,
+                                      extent(args.page_rows, args.v_stride, v_width));
         }
         q_rows = larger(q_rows, rows_to(seq->q_row, seq->T));
         k_rows = larger(k_rows, rows_to(seq->k_row, seq->S));
@@ -215,8 +236,8 @@ static void fuzz_call(reader *r, arena *a, focal_ctx *ctx)
     }
 
     args.q = take_block(a, extent(q_rows, args.q_stride, q_width), size);
-    args.k = take_block(a, extent(k_rows, args.k_stride, k_width), size);
-    args.v = take_block(a, extent(k_rows, args.v_stride, v_width), size);
+    args.k = take_kv_block(a, &args, extent(k_rows, args.k_stride, k_width));
+    args.v = take_kv_block(a, &args, extent(k_rows, args.v_stride, v_width));
     args.out = take_block(a, extent(q_rows, args.out_stride, out_width), size);
     if (take(r) % 4) args.lse = take_block(a, times(q_rows, args.H), sizeof(float));
     switch (take(r)) { /* a missing tensor */

@@ -249,3 +249,11 @@ attn_spec attn_spec_random(uint64_t seed, bool has_gradients)
     if (!s.is_bidirectional && once_in(&c, 2)) choose_groups(&c, &s, has_gradients);
     return s;
 }
+
+attn_spec attn_spec_q8(attn_spec spec)
+{
+    spec.has_q8_keys = true;
+    spec.D = (spec.D + 31) / 32 * 32;
+    spec.Dv = (spec.Dv + 31) / 32 * 32;
+    return spec;
+}

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/bf16.h"
+#include "base/f16.h"
 #include "base/random.h"
 #include "support/check.h"
 #include "support/plain_attn.h"
@@ -66,6 +68,26 @@ static void *new_tensor(attn_case *c, int64_t rows, int64_t stride, int64_t widt
     return block + shift * focal_dtype_bytes(dtype);
 }
 
+enum { Q8_LEVELS = 32, Q8_BYTES = 34 };
+
+/* The same for k and v. In q8_0 every scale is NaN at first. */
+static void *new_kv_tensor(attn_case *c, int64_t rows, int64_t stride, int64_t width)
+{
+    if (!c->spec.has_q8_keys) return new_tensor(c, rows, stride, width, c->spec.dtype);
+    const size_t shift = c->spec.is_misaligned ? 1 : 0;
+    const int64_t blocks = rows > 0 ? ((rows - 1) * stride + width) / Q8_LEVELS : 0;
+    char *block = (char *)keep(c, new_array((size_t)blocks * Q8_BYTES + shift, 1)) + shift;
+    for (int64_t n = 0; n < blocks; n++) attn_case_set_scale(block, (int32_t)n * Q8_LEVELS, 0x7E01);
+    return block;
+}
+
+void attn_case_set_scale(void *row, int32_t d, uint16_t scale)
+{
+    uint8_t *block = (uint8_t *)row + (int64_t)(d / Q8_LEVELS) * Q8_BYTES;
+    block[0] = (uint8_t)scale;
+    block[1] = (uint8_t)(scale >> 8);
+}
+
 static void *advance(void *data, int64_t elements, focal_dtype dtype)
 {
     return (char *)data + elements * (int64_t)focal_dtype_bytes(dtype);
@@ -74,6 +96,12 @@ static void *advance(void *data, int64_t elements, focal_dtype dtype)
 static const void *advance_const(const void *data, int64_t elements, focal_dtype dtype)
 {
     return (const char *)data + elements * (int64_t)focal_dtype_bytes(dtype);
+}
+
+static const void *advance_kv(const attn_case *c, const void *data, int64_t elements)
+{
+    if (!c->spec.has_q8_keys) return advance_const(data, elements, c->spec.dtype);
+    return (const char *)data + elements / Q8_LEVELS * Q8_BYTES;
 }
 
 static int32_t value_width(const attn_spec *s)
@@ -125,7 +153,7 @@ static void place_sequences(attn_case *c)
         c->query_at[n + 1] = c->query_at[n] + seq->T;
         c->key_at[n + 1] = c->key_at[n] + seq->S;
     }
-    if (s->page_rows > 0 && s->rows == ROWS_TOGETHER) c->spec.rows = ROWS_ODD;
+    if ((s->page_rows > 0 || s->has_q8_keys) && s->rows == ROWS_TOGETHER) c->spec.rows = ROWS_ODD;
     c->q_rows = q_row;
     c->k_rows = k_row;
     if (s->rows != ROWS_TOGETHER) return;
@@ -149,8 +177,8 @@ static void new_inputs(attn_case *c, void **q, void **k, void **v)
         return;
     }
     *q = new_tensor(c, c->q_rows, q_stride(c), wq, s->dtype);
-    *k = new_tensor(c, c->k_rows, k_stride(c), wk, s->dtype);
-    *v = new_tensor(c, c->k_rows, v_stride(c), wv, s->dtype);
+    *k = new_kv_tensor(c, c->k_rows, k_stride(c), wk);
+    *v = new_kv_tensor(c, c->k_rows, v_stride(c), wv);
 }
 
 static void set_strides(attn_case *c)
@@ -160,8 +188,8 @@ static void set_strides(attn_case *c)
     const int64_t wv = (int64_t)s->G * value_width(s), wo = (int64_t)s->H * value_width(s);
     if (s->rows == ROWS_ODD) {
         c->args.q_stride = wq + 3;
-        c->args.k_stride = wk + 5;
-        c->args.v_stride = wv + 7;
+        c->args.k_stride = wk + (s->has_q8_keys ? Q8_LEVELS : 5);
+        c->args.v_stride = wv + (s->has_q8_keys ? 2 * Q8_LEVELS : 7);
         c->args.out_stride = wo + 1;
     } else if (s->rows == ROWS_TOGETHER) {
         c->args.q_stride = c->args.k_stride = c->args.v_stride = wq + wk + wv;
@@ -177,9 +205,8 @@ static void new_pages(attn_case *c, int32_t n)
     const void **k_pages = keep(c, new_array((size_t)seq->page_count, sizeof(void *)));
     const void **v_pages = keep(c, new_array((size_t)seq->page_count, sizeof(void *)));
     for (int64_t page = 0; page < seq->page_count; page++) {
-        k_pages[page] = new_tensor(c, s->page_rows, k_stride(c), (int64_t)s->G * s->D, s->dtype);
-        v_pages[page] =
-            new_tensor(c, s->page_rows, v_stride(c), (int64_t)s->G * value_width(s), s->dtype);
+        k_pages[page] = new_kv_tensor(c, s->page_rows, k_stride(c), (int64_t)s->G * s->D);
+        v_pages[page] = new_kv_tensor(c, s->page_rows, v_stride(c), (int64_t)s->G * value_width(s));
     }
     seq->k_pages = k_pages;
     seq->v_pages = v_pages;
@@ -310,10 +337,9 @@ static const void *key_place(const attn_case *c, int32_t n, int32_t j, int32_t g
     const int64_t column = (int64_t)g * (is_value ? value_width(&c->spec) : c->spec.D);
     if (seq->k_pages) {
         const void *page = (is_value ? seq->v_pages : seq->k_pages)[row / c->spec.page_rows];
-        return advance_const(page, row % c->spec.page_rows * stride + column, c->spec.dtype);
+        return advance_kv(c, page, row % c->spec.page_rows * stride + column);
     }
-    return advance_const(is_value ? c->args.v : c->args.k, (seq->k_row + row) * stride + column,
-                         c->spec.dtype);
+    return advance_kv(c, is_value ? c->args.v : c->args.k, (seq->k_row + row) * stride + column);
 }
 
 /* The tensors of a case are its own, whatever the arguments promise not to change. */
@@ -350,6 +376,37 @@ static void fill_values(void *data, double *copy, int32_t count, focal_dtype dty
     }
 }
 
+/* The same in blocks, some of them with a scale that is negative, subnormal or 0, as no quantiser
+ * makes them, and with the level that none uses. */
+static void fill_blocks(void *data, double *copy, int32_t count, uint64_t seed, uint64_t stream,
+                        int64_t at)
+{
+    for (int32_t n = 0; n < count; n += Q8_LEVELS) {
+        const uint64_t kind =
+            foci_random_below(seed, stream, ((uint64_t)at + (uint64_t)n) ^ (1ULL << 40), 40);
+        const float scale = kind == 0 ? 0.0F : kind == 1 ? 0x1p-20F : 2.5F / 127.0F;
+        const uint16_t half =
+            (uint16_t)(foci_f16_from_float(scale) | (uint16_t)(kind == 2 ? 0x8000 : 0));
+        int8_t *levels = (int8_t *)data + (int64_t)(n / Q8_LEVELS) * Q8_BYTES + 2;
+        attn_case_set_scale(data, n, half);
+        for (int32_t d = 0; d < Q8_LEVELS; d++) {
+            const float x = foci_random_normal(seed, stream, (uint64_t)at + (uint64_t)(n + d));
+            levels[d] = (int8_t)fmaxf(-128.0F, fminf(127.0F, roundf(x * 127.0F / 2.5F)));
+            copy[n + d] = (double)foci_f16_to_float(half) * (double)levels[d];
+        }
+    }
+}
+
+/* Values of one key head. */
+static void fill_kv(const attn_case *c, void *data, double *copy, int32_t count, uint64_t seed,
+                    uint64_t stream, int64_t at)
+{
+    if (c->spec.has_q8_keys)
+        fill_blocks(data, copy, count, seed, stream, at);
+    else
+        fill_values(data, copy, count, c->spec.dtype, seed, stream, at, 1.0F);
+}
+
 static void fill_sequence(attn_case *c, uint64_t seed, int32_t n)
 {
     const attn_spec *s = &c->spec;
@@ -366,10 +423,10 @@ static void fill_sequence(attn_case *c, uint64_t seed, int32_t n)
                     stream_of(STREAM_Q, n), (int64_t)i * s->H * s->D, q_scale);
     for (int64_t at = 0; at < (int64_t)seq->S * s->G; at++) {
         const int32_t j = (int32_t)(at / s->G), g = (int32_t)(at % s->G);
-        fill_values(attn_case_key(c, n, j, g), k + at * s->D, s->D, s->dtype, seed,
-                    stream_of(STREAM_K, n), at * s->D, 1.0F);
-        fill_values(attn_case_value(c, n, j, g), v + at * Dv, Dv, s->dtype, seed,
-                    stream_of(STREAM_V, n), at * Dv, 1.0F);
+        fill_kv(c, attn_case_key(c, n, j, g), k + at * s->D, s->D, seed, stream_of(STREAM_K, n),
+                at * s->D);
+        fill_kv(c, attn_case_value(c, n, j, g), v + at * Dv, Dv, seed, stream_of(STREAM_V, n),
+                at * Dv);
     }
     oracle_attn *problem = &c->problems[n];
     problem->q = q;
@@ -437,6 +494,31 @@ static void set_problem(attn_case *c, int32_t n)
                                    .lambda = 10.0};
 }
 
+static double *rounded_copy(const double *x, int64_t count)
+{
+    double *copy = new_array((size_t)count, sizeof *copy);
+    for (int64_t n = 0; n < count; n++)
+        copy[n] = (double)foci_bf16_to_float(foci_bf16_from_float((float)x[n]));
+    return copy;
+}
+
+/* Loops that compute in bfloat16 have keys and values in it too, whatever these lie in. */
+static void solve_plain(const attn_case *c, int32_t n, float *out, float *lse)
+{
+    oracle_attn problem = c->problems[n];
+    const bool rounds = c->spec.has_q8_keys && c->spec.dtype == FOCAL_BF16;
+    const int64_t rows = (int64_t)problem.S * problem.G;
+    double *k = rounds ? rounded_copy(problem.k, rows * problem.D) : NULL;
+    double *v = rounds ? rounded_copy(problem.v, rows * problem.Dv) : NULL;
+    if (rounds) {
+        problem.k = k;
+        problem.v = v;
+    }
+    plain_attn_forward(&problem, c->spec.dtype, out, lse);
+    free(k);
+    free(v);
+}
+
 static void solve_forward(attn_case *c)
 {
     const int64_t rows = c->query_at[c->seq_count] * c->spec.H, Dv = value_width(&c->spec);
@@ -449,8 +531,7 @@ static void solve_forward(attn_case *c)
         const oracle_attn_out part = {c->exact.out + at * Dv, c->exact.out_magnitude + at * Dv,
                                       c->exact.lse + at, c->exact.lse_magnitude + at};
         oracle_attn_forward(&c->problems[n], &part);
-        plain_attn_forward(&c->problems[n], c->spec.dtype, c->plain.out + at * Dv,
-                           c->plain.lse + at);
+        solve_plain(c, n, c->plain.out + at * Dv, c->plain.lse + at);
     }
 }
 
@@ -469,6 +550,7 @@ static attn_case *draw_case(const attn_spec *spec, uint64_t seed)
                                 .D = s->D,
                                 .Dv = s->Dv,
                                 .dtype = s->dtype,
+                                .has_q8_keys = s->has_q8_keys,
                                 .is_bidirectional = s->is_bidirectional,
                                 .has_window = s->has_window,
                                 .window = s->window,
@@ -516,12 +598,12 @@ const char *attn_case_text(const attn_case *c)
     const attn_spec *s = &c->spec;
     int used = snprintf(
         text, sizeof text,
-        "H=%d G=%d D=%d Dv=%d %s rows=%d misaligned=%d pages=%d both=%d window=%d:%d sinks=%d "
+        "H=%d G=%d D=%d Dv=%d %s%s rows=%d misaligned=%d pages=%d both=%d window=%d:%d sinks=%d "
         "cap=%g heat=%g groups=%d mode=%d K=%d top=%d routers=%d permuted=%d gate=%d T,S=",
-        s->H, s->G, s->D, value_width(s), focal_dtype_name(s->dtype), (int)s->rows,
-        s->is_misaligned, s->page_rows, s->is_bidirectional, s->has_window, s->window, s->sinks,
-        (double)s->softcap, (double)s->heat, (int)s->groups, (int)s->mode, s->K, s->top, c->routers,
-        s->is_permuted, (int)s->gate);
+        s->H, s->G, s->D, value_width(s), focal_dtype_name(s->dtype), s->has_q8_keys ? "/q8_0" : "",
+        (int)s->rows, s->is_misaligned, s->page_rows, s->is_bidirectional, s->has_window, s->window,
+        s->sinks, (double)s->softcap, (double)s->heat, (int)s->groups, (int)s->mode, s->K, s->top,
+        c->routers, s->is_permuted, (int)s->gate);
     for (int32_t n = 0; n < c->seq_count && used > 0 && used < (int)sizeof text; n++)
         used +=
             snprintf(text + used, sizeof text - (size_t)used, "%d,%d ", c->seqs[n].T, c->seqs[n].S);

@@ -29,8 +29,9 @@ typedef struct attn_spec {
     int32_t T, S, H, G, D;
     int32_t Dv; /* 0: D */
     focal_dtype dtype;
+    bool has_q8_keys; /* k and v in q8_0: D and Dv are multiples of 32; no gate, no gradients */
     attn_rows rows;
-    bool is_misaligned; /* every tensor starts one element after a good address */
+    bool is_misaligned; /* every tensor starts one element (of q8_0: a byte) after a good address */
     int32_t page_rows;  /* 0: one block */
     bool is_bidirectional;
     bool has_window;
@@ -102,11 +103,16 @@ int64_t attn_case_q_offset(const attn_case *c, int32_t n, int32_t i);
 void *attn_case_key(const attn_case *c, int32_t n, int32_t j, int32_t g);
 void *attn_case_value(const attn_case *c, int32_t n, int32_t j, int32_t g);
 
+/* Sets the scale, a float16's bits, of the block of q8_0 that holds element d of such a row. */
+void attn_case_set_scale(void *row, int32_t d, uint16_t scale);
+
 /* Packed copies of what the last call wrote; the caller frees them. */
 float *attn_case_out(const attn_case *c);
 
 /* A spec from a seed, over everything above; has_gradients keeps to what backward takes. */
 attn_spec attn_spec_random(uint64_t seed, bool has_gradients);
+/* The spec with keys in q8_0, and widths that these have. */
+attn_spec attn_spec_q8(attn_spec spec);
 
 /* Specs chosen by hand: tile edges, empty sets and the like. */
 extern const attn_spec attn_specs[];

@@ -13,7 +13,7 @@
 enum { TOKENS = 48, VOCAB = 96 };
 
 static const char *const names[] = {"llama", "llama3", "linear", "mistral", "qwen2", "yarn",
-                                    "qwen3", "olmo2",  "gemma2", "gemma3",  "gpt2"};
+                                    "qwen3", "olmo2",  "gemma2", "gemma3",  "gpt2",  "wide"};
 
 typedef struct fixture {
     golden *expected;
@@ -119,11 +119,33 @@ static void bfloat16_is_near(void **state)
     }
 }
 
+/* Keys and values rounded to 127 levels: near, in both precisions, whole or token by token. */
+static void a_cache_in_q8_0_is_near(void **state)
+{
+    focal_ctx *ctx = *state;
+    static float got[TOKENS * VOCAB];
+    for (int precision = FOCAL_F32; precision <= FOCAL_BF16; precision++) {
+        const int steps[] = {TOKENS, 17, 1};
+        fixture f;
+        open_fixture(ctx, "wide", NULL, (focal_dtype)precision, &f);
+        for (size_t s = 0; s < FOCAL_COUNT(steps); s++) {
+            run(ctx, &f, FOCAL_Q8_0, steps[s], got);
+            const double error = farthest(got, f.logits) / f.largest;
+            print_message("%s, %d tokens a pass: %.1e of the largest logit\n",
+                          focal_dtype_name((focal_dtype)precision), steps[s], error);
+            if (!(error < (precision == FOCAL_F32 ? 0.02 : 0.1)) || error < 1e-6)
+                fail_msg("off by %g of the largest logit", error);
+        }
+        close_fixture(&f);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(families_match_transformers, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(bfloat16_is_near, open_ctx, close_ctx),
+        cmocka_unit_test_setup_teardown(a_cache_in_q8_0_is_near, open_ctx, close_ctx),
     };
     return cmocka_run_group_tests_name("model", tests, NULL, NULL);
 }

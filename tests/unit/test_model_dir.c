@@ -64,7 +64,7 @@ static void expected_logits_are_read(void **state)
     (void)state;
     enum { TOKENS = 48, VOCABULARY = 96 };
     static const char *const names[] = {"llama", "llama3", "linear", "mistral", "qwen2", "yarn",
-                                        "qwen3", "olmo2",  "gemma2", "gemma3",  "gpt2"};
+                                        "qwen3", "olmo2",  "gemma2", "gemma3",  "gpt2",  "wide"};
     for (size_t n = 0; n < FOCAL_COUNT(names); n++) {
         char path[64];
         (void)snprintf(path, sizeof path, "models/%s/expected", names[n]);

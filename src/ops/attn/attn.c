@@ -49,6 +49,8 @@ static focal_status check_grads(focal_ctx *ctx, const focal_attn_args *a, const 
     if (!g || !g->dout || !g->dq || !g->dk || !g->dv)
         return foci_fail(ctx, FOCAL_EINVAL, "attn: dout, dq, dk and dv must be set");
     if (!a->lse) return foci_fail(ctx, FOCAL_EINVAL, "attn: backward needs the lse of forward");
+    if (a->has_q8_keys)
+        return foci_fail(ctx, FOCAL_EUNSUPPORTED, "attn: backward takes no keys in q8_0");
     if (a->gate && (!g->dgq || !g->dgk))
         return foci_fail(ctx, FOCAL_EINVAL, "attn: with a gate dgq and dgk must be set");
     int64_t free_row = 0;

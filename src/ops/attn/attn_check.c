@@ -8,6 +8,22 @@
 #include "ops/attn/attn_kernels.h"
 #include "ops/attn/attn_view.h"
 
+/* Heads begin with a block, and so do rows. */
+static focal_status check_q8(focal_ctx *ctx, const focal_attn_args *a)
+{
+    const int32_t block = focal_dtype_block(FOCAL_Q8_0);
+    if (a->D % block != 0 || a->Dv % block != 0)
+        return foci_fail(ctx, FOCAL_EINVAL,
+                         "attn: head widths %d and %d are not whole blocks of %d (q8_0)", a->D,
+                         a->Dv, block);
+    if (a->k_stride % block != 0 || a->v_stride % block != 0)
+        return foci_fail(ctx, FOCAL_EINVAL,
+                         "attn: strides %lld and %lld are not whole blocks of %d (q8_0)",
+                         (long long)a->k_stride, (long long)a->v_stride, block);
+    if (a->gate) return foci_fail(ctx, FOCAL_EINVAL, "attn: a gate takes no keys in q8_0");
+    return FOCAL_OK;
+}
+
 static focal_status check_shape(focal_ctx *ctx, const focal_attn_args *a)
 {
     bool has_block = a->seq_count == 0; /* pages bring their own keys and values */
@@ -32,7 +48,7 @@ static focal_status check_shape(focal_ctx *ctx, const focal_attn_args *a)
     if (a->q_stride < (int64_t)a->H * a->D || a->k_stride < (int64_t)a->G * a->D ||
         a->v_stride < (int64_t)a->G * a->Dv || a->out_stride < (int64_t)a->H * a->Dv)
         return foci_fail(ctx, FOCAL_EINVAL, "attn: a stride is smaller than its row");
-    return FOCAL_OK;
+    return a->has_q8_keys ? check_q8(ctx, a) : FOCAL_OK;
 }
 
 /* True when rows of that stride, up to row + count, have offsets that fit. */

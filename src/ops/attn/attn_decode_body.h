@@ -68,6 +68,7 @@ typedef struct stream {
 /* VL words of a row, all there. */
 FOCI_INLINE vec whole_words(const char *row, int64_t at, const focal_dtype dtype)
 {
+    if (dtype == FOCAL_Q8_0) return q8_words(row, at);
     if (PACK == 2) return v_load_words(row + 2 * at);
     if (dtype == FOCAL_F32) return v_load_words(row + 4 * at);
     return v_load_bf16((const uint16_t *)(const void *)(row + 2 * at));
@@ -142,7 +143,9 @@ static void stream_scores(const stream *st, const stream_turn *turn, const strea
     const focal_attn_args *a = st->call->a;
     const bool is_even = a->D % (VL * PACK) == 0;
     float *to = st->s + half;
-    if (a->dtype == FOCAL_F32) {
+    if (a->has_q8_keys) { /* a block is whole vectors */
+        score_sets(st, turn->k + half, next->k + half, to, FOCAL_Q8_0, true);
+    } else if (a->dtype == FOCAL_F32) {
         if (is_even)
             score_sets(st, turn->k + half, next->k + half, to, FOCAL_F32, true);
         else
@@ -262,7 +265,12 @@ static void stream_value_rows(stream *st, int32_t first, int32_t count, const ch
 {
     const bool is_even = is_whole && st->call->a->Dv % (VALUE_SETS * NR) == 0 && keys % PACK == 0;
     const float *weights = st->p + half / PACK;
-    if (st->call->a->dtype == FOCAL_F32) {
+    if (st->call->a->has_q8_keys) {
+        if (is_even)
+            stream_sets(st, first, count, v, next, weights, keys, FOCAL_Q8_0, true);
+        else
+            stream_sets(st, first, count, v, next, weights, keys, FOCAL_Q8_0, false);
+    } else if (st->call->a->dtype == FOCAL_F32) {
         if (is_even)
             stream_sets(st, first, count, v, next, weights, keys, FOCAL_F32, true);
         else
@@ -437,10 +445,10 @@ static void begin_stream(const split_call *split, const split_item *item, int32_
     const focal_attn_args *a = call->a;
     const fwd_item block = {item->seq, g, item->token, item->tokens, 0};
     const focal_keys *keys = a->seqs[item->seq].keys;
-    const int64_t size = (int64_t)focal_dtype_bytes(a->dtype);
+    const int64_t q_bytes = a->D * (int64_t)focal_dtype_bytes(a->dtype);
     *st = (stream){.call = call, .rows = item->tokens * call->group};
-    st->k_bytes = a->D * size;
-    st->v_bytes = a->Dv * size;
+    st->k_bytes = foci_attn_kv_bytes(a, a->D);
+    st->v_bytes = foci_attn_kv_bytes(a, a->Dv);
     st->q_stride = foci_round_up(call->q_words, VL);
     st->q = s->q + (int64_t)h * st->rows * st->q_stride;
     st->o = s->o + (int64_t)h * st->rows * call->o_stride;
@@ -450,7 +458,7 @@ static void begin_stream(const split_call *split, const split_item *item, int32_
     memset(st->o, 0, (size_t)(st->rows * call->o_stride) * sizeof *st->o);
     for (int32_t n = 0; n < st->rows; n++) {
         const char *q = q_row_at(call, &block, item->token + n / call->group);
-        pack_row(st->q + n * st->q_stride, q + n % call->group * st->k_bytes, a->dtype, a->D);
+        pack_row(st->q + n * st->q_stride, q + n % call->group * q_bytes, a->dtype, a->D);
         st->is_fresh[n] = true;
     }
     split_intervals(split, item, st->lo, st->hi);

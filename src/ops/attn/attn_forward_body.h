@@ -386,8 +386,9 @@ static bool pack_panel(const fwd_call *call, const char *const k[NR], const char
                        float *panel)
 {
     const focal_attn_args *a = call->a;
-    pack_transposed(panel, k, a->dtype, a->D);
-    return pack_columns(panel + call->q_words * NR, v, NR, a->dtype, a->Dv);
+    const focal_dtype dtype = foci_attn_kv_dtype(a);
+    pack_transposed(panel, k, dtype, a->D);
+    return pack_columns(panel + call->q_words * NR, v, NR, dtype, a->Dv);
 }
 
 /* The distant keys of a sequence, packed group by group, for every key head. */

@@ -7,6 +7,7 @@
 #include "base/bf16.h"
 #include "base/ctx.h"
 #include "base/error.h"
+#include "base/f16.h"
 #include "base/pool.h"
 #include "ops/attn/attn_kernels.h"
 #include "ops/attn/attn_view.h"
@@ -20,6 +21,11 @@ bool foci_attn_ref_can(const focal_ctx *ctx, const focal_attn_args *args)
 static double load(focal_dtype dtype, const void *base, int64_t n)
 {
     if (dtype == FOCAL_F32) return (double)((const float *)base)[n];
+    if (dtype == FOCAL_Q8_0) { /* of each 34 bytes a float16 scale, then 32 levels */
+        const uint8_t *block = (const uint8_t *)base + n / 32 * 34;
+        const float scale = foci_f16_to_float((uint16_t)(block[0] | block[1] << 8));
+        return (double)scale * (double)(int8_t)block[2 + n % 32];
+    }
     return (double)foci_bf16_to_float(((const uint16_t *)base)[n]);
 }
 
@@ -31,10 +37,11 @@ static void store(focal_dtype dtype, void *base, int64_t n, double value)
         ((uint16_t *)base)[n] = foci_bf16_from_float((float)value);
 }
 
-static double dot(focal_dtype dtype, const void *a, const void *b, int64_t count)
+static double dot(focal_dtype a_dtype, const void *a, focal_dtype b_dtype, const void *b,
+                  int64_t count)
 {
     double sum = 0.0;
-    for (int64_t d = 0; d < count; d++) sum += load(dtype, a, d) * load(dtype, b, d);
+    for (int64_t d = 0; d < count; d++) sum += load(a_dtype, a, d) * load(b_dtype, b, d);
     return sum;
 }
 
@@ -154,7 +161,8 @@ static void fill_logits(const ref_call *call, int32_t g, const void *q, const fl
     const foci_rows k_rows = foci_attn_k_rows(a, call->seq, g);
     const double cap = (double)a->softcap;
     for (int32_t n = 0; n < list->count; n++) {
-        const double s = dot(a->dtype, q, foci_row(&k_rows, list->row[n]), a->D);
+        const double s =
+            dot(a->dtype, q, foci_attn_kv_dtype(a), foci_row(&k_rows, list->row[n]), a->D);
         list->logit[n] = cap > 0.0 ? cap * tanh(s / cap) : s;
         if (!gq || list->kind[n] == PAIR_LOCAL) continue;
         const int64_t gk_row = (call->seq->k_row + list->row[n]) * a->gate->routers +
@@ -210,7 +218,8 @@ static void attend_row(const ref_call *call, int32_t g, int32_t h, int32_t i, se
     for (int32_t d = 0; d < a->Dv; d++) {
         double acc = 0.0;
         for (int32_t n = 0; n < list->count; n++)
-            acc += list->weight[n] * load(a->dtype, foci_row(&v_rows, list->row[n]), d);
+            acc +=
+                list->weight[n] * load(foci_attn_kv_dtype(a), foci_row(&v_rows, list->row[n]), d);
         store(a->dtype, out, d, list->count > 0 ? acc / sum : 0.0);
     }
     if (a->lse) a->lse[q_row * a->H + h] = list->count > 0 ? (float)(max + log(sum)) : -INFINITY;
@@ -288,7 +297,7 @@ static void backward_row(const ref_call *call, int32_t g, int32_t h, int32_t i, 
     const foci_rows v_rows = foci_attn_v_rows(a, call->seq, g);
     const float *gq = gq_of(call, g, i);
     const double lse = (double)a->lse[q_row * a->H + h], cap = (double)a->softcap;
-    const double delta = dot(a->dtype, dout, out, a->Dv); /* sum_j p dp (MATH 1.7) */
+    const double delta = dot(a->dtype, dout, a->dtype, out, a->Dv); /* sum_j p dp (MATH 1.7) */
     double dq_sum[FOCAL_MAX_HEAD_WIDTH] = {0};
     fill_logits(call, g, q, gq, list);
     for (int32_t n = 0; n < list->count; n++) {
@@ -299,7 +308,7 @@ static void backward_row(const ref_call *call, int32_t g, int32_t h, int32_t i, 
         const bool is_hidden = list->kind[n] == PAIR_HIDDEN;
         /* A hidden pair may exceed lse by many nats: the min bounds its weight (MATH 3.5). */
         const double p = is_hidden ? exp(fmin(s - lse, 0.0)) : exp(s - lse);
-        double dp = dot(a->dtype, dout, foci_row(&v_rows, row), a->Dv);
+        double dp = dot(a->dtype, dout, a->dtype, foci_row(&v_rows, row), a->Dv);
         double ds = p * (dp - delta);
         if (a->gate && is_distant) {
             const double gate = list->gate[n];

@@ -9,12 +9,12 @@ static foci_rows make_rows(const void *base, const void *const *pages, int64_t s
                            int64_t head_offset, const focal_attn_args *args,
                            const focal_attn_seq *seq)
 {
-    const int64_t size = (int64_t)focal_dtype_bytes(args->dtype);
+    const int64_t row_bytes = foci_attn_kv_bytes(args, stride);
     return (foci_rows){
-        .base = pages ? NULL : (const char *)base + seq->k_row * stride * size,
+        .base = pages ? NULL : (const char *)base + seq->k_row * row_bytes,
         .pages = pages,
-        .row_bytes = stride * size,
-        .head_bytes = head_offset * size,
+        .row_bytes = row_bytes,
+        .head_bytes = foci_attn_kv_bytes(args, head_offset),
         .page_rows = args->page_rows,
     };
 }

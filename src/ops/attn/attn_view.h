@@ -15,6 +15,19 @@ typedef struct foci_rows {
     int32_t page_rows;
 } foci_rows;
 
+/* The type of k and v. */
+static inline focal_dtype foci_attn_kv_dtype(const focal_attn_args *args)
+{
+    return args->has_q8_keys ? FOCAL_Q8_0 : args->dtype;
+}
+
+/* Bytes of `elements` elements of k or v, whole blocks of them. */
+static inline int64_t foci_attn_kv_bytes(const focal_attn_args *args, int64_t elements)
+{
+    const focal_dtype dtype = foci_attn_kv_dtype(args);
+    return elements / focal_dtype_block(dtype) * (int64_t)focal_dtype_block_bytes(dtype);
+}
+
 foci_rows foci_attn_k_rows(const focal_attn_args *args, const focal_attn_seq *seq, int32_t g);
 foci_rows foci_attn_v_rows(const focal_attn_args *args, const focal_attn_seq *seq, int32_t g);
 

@@ -5,6 +5,7 @@
 #define FOCI_OPS_QUANT_BLOCKS_H
 
 #include <stdint.h>
+#include <string.h>
 
 #include "base/f16.h"
 
@@ -116,6 +117,13 @@ static inline void foci_f16_write(uint8_t bytes[2], float x)
     const uint16_t half = foci_f16_from_float(x);
     bytes[0] = (uint8_t)half;
     bytes[1] = (uint8_t)(half >> 8);
+}
+
+/* A block that reads as NaN. */
+static inline void foci_q8_0_spoil(foci_q8_0 *block)
+{
+    memset(block, 0, sizeof *block);
+    block->d[1] = 0x7E;
 }
 
 /* Scale and minimum of run 0..7 in the 12 bytes of q4_k and q5_k: the first four runs have bytes of

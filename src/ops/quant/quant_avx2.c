@@ -1,6 +1,5 @@
 #ifdef __AVX2__
-/* Dequantisation on AVX2, which says nothing about float16 instructions: integers do that. */
-#include "base/f16.h"
+/* Dequantisation on AVX2. */
 #include "simd/vec_avx2.h"
 
 static inline void widen(__m128i bytes, vec x[2])
@@ -9,30 +8,10 @@ static inline void widen(__m128i bytes, vec x[2])
     x[1] = _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_unpackhi_epi64(bytes, bytes)));
 }
 
-static inline vec spread_f16(const uint8_t h[2])
-{
-    return v_set1(foci_f16_to_float((uint16_t)(h[0] | h[1] << 8)));
-}
-
 static inline void spread_pair(const uint8_t h[4], vec x[2])
 {
-    x[0] = spread_f16(h);
-    x[1] = spread_f16(h + 2);
-}
-
-/* foci_f16_to_float() in lanes. */
-static inline vec load_f16(const uint8_t *h)
-{
-    const __m256i x = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)h));
-    const __m256i rest = x & _mm256_set1_epi32(0x7FFF), bias = _mm256_set1_epi32(112 << 23);
-    const __m256i is_odd = _mm256_cmpgt_epi32(rest, _mm256_set1_epi32(0x7BFF));
-    const __m256i is_small = _mm256_cmpgt_epi32(_mm256_set1_epi32(0x400), rest);
-    const __m256i normal =
-        _mm256_add_epi32(_mm256_add_epi32(_mm256_slli_epi32(rest, 13), bias), is_odd & bias);
-    const vec small = v_mul(_mm256_cvtepi32_ps(rest), v_set1(0x1p-24F));
-    const __m256i bits = _mm256_blendv_epi8(normal, _mm256_castps_si256(small), is_small);
-    const __m256i sign = _mm256_slli_epi32(_mm256_xor_si256(x, rest), 16);
-    return _mm256_castsi256_ps(bits | sign);
+    x[0] = v_spread_f16(h);
+    x[1] = v_spread_f16(h + 2);
 }
 
 static inline void store32_bf16(uint16_t *to, const vec x[4])

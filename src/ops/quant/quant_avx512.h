@@ -9,12 +9,6 @@ static inline void widen(__m128i bytes, vec x[1])
     x[0] = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes));
 }
 
-static inline vec spread_f16(const uint8_t h[2])
-{
-    const __m128i half = _mm_cvtsi32_si128(h[0] | h[1] << 8);
-    return _mm512_broadcastss_ps(_mm_maskz_cvtph_ps(1, half));
-}
-
 static inline void spread_pair(const uint8_t h[4], vec x[2])
 {
     int32_t halves;
@@ -22,11 +16,6 @@ static inline void spread_pair(const uint8_t h[4], vec x[2])
     const __m128 both = _mm_maskz_cvtph_ps(15, _mm_cvtsi32_si128(halves));
     x[0] = _mm512_broadcastss_ps(both);
     x[1] = _mm512_broadcastss_ps(_mm_movehdup_ps(both));
-}
-
-static inline vec load_f16(const uint8_t *h)
-{
-    return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)h));
 }
 
 /* 4-bit levels: the 16 values once, then each where it is needed. */

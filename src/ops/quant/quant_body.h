@@ -2,9 +2,7 @@
  * with byte operations, and those scale * level + offset, in the vocabulary of simd/. A kernel's
  * file includes that and defines first:
  *   widen(bytes, x)      16 signed bytes as floats, in 16 / VL vectors
- *   spread_f16(h)        the float16 at h in every lane
  *   spread_pair(h, x)    that at h in x[0], the one behind it in x[1]
- *   load_f16(h)          VL float16 as floats
  *   store32_bf16(to, x)  32 floats, none of them subnormal, as bfloat16
  *   nibbles_f32(to, nibbles, table, scale, offset), nibbles_bf16(...)
  *                        scale * table[n] + offset for 32 bytes n in 0..15
@@ -116,7 +114,7 @@ INLINE void expand_elements(target t, focal_dtype dtype, const uint8_t *from, in
     for (int64_t n = 0; n < whole; n += VL) {
         const uint8_t *at = from + n * size;
         const vec x = dtype == FOCAL_F32   ? v_load_words(at)
-                      : dtype == FOCAL_F16 ? load_f16(at)
+                      : dtype == FOCAL_F16 ? v_load_f16(at)
                                            : load_bf16(at);
         if (t == TO_F32)
             v_store((float *)to + n, x);
@@ -131,7 +129,7 @@ INLINE void expand_elements(target t, focal_dtype dtype, const uint8_t *from, in
 
 INLINE run scaled(const uint8_t d[2])
 {
-    return (run){spread_f16(d), v_set1(no_offset)};
+    return (run){v_spread_f16(d), v_set1(no_offset)};
 }
 
 /* d, and m right behind it. */
