@@ -7,12 +7,16 @@
 #include "ops/matmul/bytes.h"
 #include "ops/matmul/matmul_few_body.h"
 
-enum { BYTE_ROWS = 64 /* rows of x a pass over an item's weights, which then come from a cache */ };
+enum {
+    BYTE_ROWS = 64, /* rows of x a pass over an item's weights, which then come from a cache */
+    ITEM_BYTES = 64 * 1024 /* of weights, at least: memory is fastest in order */
+};
 
 typedef struct byte_call {
     const foci_matmul_args *a;
     foci_byte_rows x;
     size_t row_bytes; /* of w */
+    int64_t columns;  /* of an item */
 } byte_call;
 
 /* Rows n .. n + 3 of w (the last stands in for those past `end`) with rows [m, m + count) of x, 1,
@@ -57,11 +61,8 @@ FOCI_INLINE void byte_columns(const byte_call *b, const focal_dtype type, int64_
     for (int64_t m = 0; m < rows; m++) finish_row(b->a, first + m, begin, sums[m], end - begin);
 }
 
-static void byte_item(void *arg, int64_t index, int32_t thread)
+static void byte_rows(const byte_call *b, int64_t begin, int64_t end)
 {
-    (void)thread;
-    const byte_call *b = arg;
-    const int64_t begin = index * FEW_COLUMNS, end = foci_min64(b->a->N, begin + FEW_COLUMNS);
     for (int64_t first = 0; first < b->a->M; first += BYTE_ROWS) {
         const int64_t rows = foci_min64(b->a->M - first, BYTE_ROWS);
         switch (b->a->w_dtype) {
@@ -87,13 +88,28 @@ static void byte_item(void *arg, int64_t index, int32_t thread)
     }
 }
 
+static void byte_item(void *arg, int64_t index, int32_t thread)
+{
+    (void)thread;
+    const byte_call *b = arg;
+    const int64_t last = foci_min64(b->a->N, (index + 1) * b->columns);
+    for (int64_t begin = index * b->columns, end; begin < last; begin = end) {
+        end = foci_min64(last, begin + FEW_COLUMNS);
+        byte_rows(b, begin, end);
+    }
+}
+
 static focal_status multiply_bytes(focal_ctx *ctx, const foci_matmul_args *args)
 {
     byte_call b = {.a = args};
     b.row_bytes = (size_t)(args->K / focal_dtype_block(args->w_dtype)) *
                   focal_dtype_block_bytes(args->w_dtype);
+    /* As many items as threads, or a multiple of it while they are long enough. */
+    const int64_t threads = focal_ctx_threads(ctx);
+    const int64_t turns = (int64_t)((size_t)args->N * b.row_bytes) / (threads * ITEM_BYTES);
+    b.columns = foci_round_up(foci_pieces(args->N, threads * foci_max64(turns, 1)), BYTE_SUMS);
     FOCAL_TRY(foci_byte_rows_make(ctx, args, &b.x));
-    foci_parallel(ctx, foci_pieces(args->N, FEW_COLUMNS), byte_item, &b);
+    foci_parallel(ctx, foci_pieces(args->N, b.columns), byte_item, &b);
     foci_byte_rows_free(ctx, &b.x);
     return FOCAL_OK;
 }
