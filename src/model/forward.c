@@ -86,29 +86,52 @@ static focal_status round_rows(const pass *p, int32_t rows, int64_t width, const
     return foci_q8_rows(p->ctx, &args);
 }
 
-/* x is what round_rows() had, when it was called. */
-static focal_status linear(const pass *p, const char *name, const foci_linear *w, const void *x,
-                           void *out, int64_t out_stride, bool adds)
+/* A product: out = (or, when adds, +=) x w^T + bias. */
+typedef struct product {
+    const foci_linear *w;
+    float *out;
+    int64_t out_stride;
+    bool adds;
+} product;
+
+/* Products that read the same x, which is what round_rows() had, when it was called. */
+static focal_status linears(const pass *p, const char *name, const void *x, const product *products,
+                            int32_t count)
 {
-    const bool is_bytes = p->is_few && focal_dtype_block(w->dtype) > 1;
-    const foci_matmul_args args = {
-        .M = p->T,
-        .N = w->N,
-        .K = w->K,
-        .x = is_bytes ? p->bytes : x,
-        .x_dtype = is_bytes ? FOCAL_Q8_0 : p->act,
-        .x_stride = w->K,
-        .w = w->w,
-        .w_dtype = w->dtype,
-        .w_is_transposed = w->is_transposed,
-        .bias = w->bias,
-        .adds = adds,
-        .out = out,
-        .out_dtype = FOCAL_F32,
-        .out_stride = out_stride,
-    };
-    TIMED(p, name, linear_cost(p->T, w), foci_matmul(p->ctx, &args));
+    foci_matmul_args args[FOCI_MATMUL_SEVERAL];
+    foci_cost cost = no_cost;
+    for (int32_t n = 0; n < count; n++) {
+        const foci_linear *w = products[n].w;
+        const bool is_bytes = p->is_few && focal_dtype_block(w->dtype) > 1;
+        args[n] = (foci_matmul_args){
+            .M = p->T,
+            .N = w->N,
+            .K = w->K,
+            .x = is_bytes ? p->bytes : x,
+            .x_dtype = is_bytes ? FOCAL_Q8_0 : p->act,
+            .x_stride = w->K,
+            .w = w->w,
+            .w_dtype = w->dtype,
+            .w_is_transposed = w->is_transposed,
+            .bias = w->bias,
+            .adds = products[n].adds,
+            .out = products[n].out,
+            .out_dtype = FOCAL_F32,
+            .out_stride = products[n].out_stride,
+        };
+        const foci_cost more = linear_cost(p->T, w);
+        cost.flops += more.flops;
+        cost.bytes += more.bytes;
+    }
+    TIMED(p, name, cost, foci_matmul_several(p->ctx, args, count));
     return FOCAL_OK;
+}
+
+static focal_status linear(const pass *p, const char *name, const foci_linear *w, const void *x,
+                           float *out, int64_t out_stride, bool adds)
+{
+    const product one = {w, out, out_stride, adds};
+    return linears(p, name, x, &one, 1);
 }
 
 /* rows of width C, float32, to out. */
@@ -180,9 +203,9 @@ static focal_status project(const pass *p, const foci_layer *w)
     const int64_t stride = qkv_stride(c);
     float *q = p->qkv, *k = q + (int64_t)c->H * c->D, *v = k + (int64_t)c->G * c->D;
     if (w->qkv.w) return linear(p, "q k v", &w->qkv, p->h, q, stride, false);
-    FOCAL_TRY(linear(p, "q k v", &w->q, p->h, q, stride, false));
-    FOCAL_TRY(linear(p, "q k v", &w->k, p->h, k, stride, false));
-    return linear(p, "q k v", &w->v, p->h, v, stride, false);
+    const product three[] = {
+        {&w->q, q, stride, false}, {&w->k, k, stride, false}, {&w->v, v, stride, false}};
+    return linears(p, "q k v", p->h, three, 3);
 }
 
 /* Query-key norm, in place. */
@@ -353,8 +376,8 @@ static focal_status feed_forward_block(const pass *p, int32_t n)
     const foci_config *c = &p->model->config;
     const foci_layer *w = &p->model->weights.layers[n];
     FOCAL_TRY(read_stream(p, &w->ffn_norm));
-    FOCAL_TRY(linear(p, "feed-forward in", &w->up, p->h, p->up, c->F, false));
-    if (c->is_gated) FOCAL_TRY(linear(p, "feed-forward in", &w->gate, p->h, p->gate, c->F, false));
+    const product in[] = {{&w->up, p->up, c->F, false}, {&w->gate, p->gate, c->F, false}};
+    FOCAL_TRY(linears(p, "feed-forward in", p->h, in, c->is_gated ? 2 : 1));
     const foci_gate_args gate = {
         .activation = c->activation,
         .T = p->T,

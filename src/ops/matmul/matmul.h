@@ -35,6 +35,10 @@ typedef struct foci_matmul_args {
  * FOCAL_EUNSUPPORTED when the pinned kernel cannot; what out then contains is unspecified. */
 focal_status foci_matmul(focal_ctx *ctx, const foci_matmul_args *args);
 
-enum { FOCI_MATMUL_FEW = 64 };
+/* Several products of one x (same M, K, x, x_dtype and x_stride), one after the other; where x is
+ * bytes, all at once. Outputs must not overlap. */
+focal_status foci_matmul_several(focal_ctx *ctx, const foci_matmul_args *args, int32_t count);
+
+enum { FOCI_MATMUL_FEW = 64, FOCI_MATMUL_SEVERAL = 4 };
 
 #endif /* FOCI_OPS_MATMUL_MATMUL_H */

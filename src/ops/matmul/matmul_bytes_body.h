@@ -88,30 +88,69 @@ static void byte_rows(const byte_call *b, int64_t begin, int64_t end)
     }
 }
 
+/* Several products of one x: their items one behind the other. Products with the same type of
+ * weights share what x was unpacked to. */
+typedef struct byte_calls {
+    byte_call call[FOCI_MATMUL_SEVERAL];
+    int64_t first_item[FOCI_MATMUL_SEVERAL + 1];
+    int32_t count;
+} byte_calls;
+
 static void byte_item(void *arg, int64_t index, int32_t thread)
 {
     (void)thread;
-    const byte_call *b = arg;
-    const int64_t last = foci_min64(b->a->N, (index + 1) * b->columns);
-    for (int64_t begin = index * b->columns, end; begin < last; begin = end) {
+    const byte_calls *calls = arg;
+    int32_t n = 0;
+    while (index >= calls->first_item[n + 1]) n++;
+    const byte_call *b = &calls->call[n];
+    const int64_t first = (index - calls->first_item[n]) * b->columns;
+    const int64_t last = foci_min64(b->a->N, first + b->columns);
+    for (int64_t begin = first, end; begin < last; begin = end) {
         end = foci_min64(last, begin + FEW_COLUMNS);
         byte_rows(b, begin, end);
     }
 }
 
-static focal_status multiply_bytes(focal_ctx *ctx, const foci_matmul_args *args)
+/* The call before n whose x is unpacked as this one needs it; n itself: none. */
+static int32_t find_unpacked(const byte_calls *calls, int32_t n)
 {
-    byte_call b = {.a = args};
-    b.row_bytes = (size_t)(args->K / focal_dtype_block(args->w_dtype)) *
-                  focal_dtype_block_bytes(args->w_dtype);
-    /* As many items as threads, or a multiple of it while they are long enough. */
+    int32_t same = 0;
+    while (calls->call[same].a->w_dtype != calls->call[n].a->w_dtype) same++;
+    return same;
+}
+
+static focal_status multiply_bytes(focal_ctx *ctx, const foci_matmul_args *args, int32_t count)
+{
+    byte_calls calls = {.count = count};
     const int64_t threads = focal_ctx_threads(ctx);
-    const int64_t turns = (int64_t)((size_t)args->N * b.row_bytes) / (threads * ITEM_BYTES);
-    b.columns = foci_round_up(foci_pieces(args->N, threads * foci_max64(turns, 1)), BYTE_SUMS);
-    FOCAL_TRY(foci_byte_rows_make(ctx, args, &b.x));
-    foci_parallel(ctx, foci_pieces(args->N, b.columns), byte_item, &b);
-    foci_byte_rows_free(ctx, &b.x);
-    return FOCAL_OK;
+    int64_t bytes = 0;
+    focal_status status = FOCAL_OK;
+    for (int32_t n = 0; n < count; n++) {
+        byte_call *b = &calls.call[n];
+        b->a = &args[n];
+        b->row_bytes = (size_t)(args->K / focal_dtype_block(args[n].w_dtype)) *
+                       focal_dtype_block_bytes(args[n].w_dtype);
+        bytes += args[n].N * (int64_t)b->row_bytes;
+    }
+    /* As many items as threads, or a multiple of it while they are long enough. */
+    const int64_t turns = foci_max64(bytes / (threads * ITEM_BYTES), 1);
+    const int64_t item_bytes = foci_pieces(bytes, threads * turns);
+    for (int32_t n = 0; n < count && status == FOCAL_OK; n++) {
+        byte_call *b = &calls.call[n];
+        const int64_t pieces = foci_pieces(args[n].N * (int64_t)b->row_bytes, item_bytes);
+        b->columns = foci_round_up(foci_pieces(args[n].N, pieces), BYTE_SUMS);
+        calls.first_item[n + 1] = calls.first_item[n] + foci_pieces(args[n].N, b->columns);
+        const int32_t same = find_unpacked(&calls, n);
+        if (same < n)
+            b->x = calls.call[same].x;
+        else
+            status = foci_byte_rows_make(ctx, &args[n], &b->x);
+    }
+    if (status == FOCAL_OK) foci_parallel(ctx, calls.first_item[count], byte_item, &calls);
+    for (int32_t n = 0; n < count; n++)
+        if (calls.call[n].a && find_unpacked(&calls, n) == n)
+            foci_byte_rows_free(ctx, &calls.call[n].x);
+    return status;
 }
 
 #endif /* FOCI_OPS_MATMUL_MATMUL_BYTES_BODY_H */
