@@ -11,7 +11,7 @@
 const foci_matmul_kernel foci_matmul_kernels[] = {
     {"avx512bf16", foci_matmul_avx512bf16_can, foci_matmul_avx512bf16_run,
      foci_matmul_avx512bf16_bytes},
-    {"avx512", foci_matmul_avx512_can, foci_matmul_avx512_run, NULL},
+    {"avx512", foci_matmul_avx512_can, foci_matmul_avx512_run, foci_matmul_avx512_bytes},
     {"avx2", foci_matmul_avx2_can, foci_matmul_avx2_run, foci_matmul_avx2_bytes},
     {"onednn", foci_matmul_onednn_can, foci_matmul_onednn_run, NULL},
     {"ref", foci_matmul_ref_can, foci_matmul_ref_run, NULL},

@@ -39,6 +39,8 @@ focal_status foci_matmul_avx512bf16_bytes(focal_ctx *ctx, const foci_matmul_args
 bool foci_matmul_avx512_can(const focal_ctx *ctx, const foci_matmul_args *args);
 focal_status foci_matmul_avx512_run(focal_ctx *ctx, const foci_matmul_args *args);
 
+focal_status foci_matmul_avx512_bytes(focal_ctx *ctx, const foci_matmul_args *args, int32_t count);
+
 bool foci_matmul_avx2_can(const focal_ctx *ctx, const foci_matmul_args *args);
 focal_status foci_matmul_avx2_run(focal_ctx *ctx, const foci_matmul_args *args);
 focal_status foci_matmul_avx2_bytes(focal_ctx *ctx, const foci_matmul_args *args, int32_t count);
