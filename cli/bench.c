@@ -13,6 +13,7 @@
 enum { READ_BYTES = 256 * 1024 * 1024 };
 
 static const cli_verb benches[] = {
+    {"model", "a whole model: prompts and decoding", cli_bench_model},
     {"attn", "attention: forward, backward, decode; dense or over groups", cli_bench_attn},
     {"route", "routing: scores, balance, membership, key sets", cli_bench_route},
     {"peak", "what the machine can do: multiply-adds and reads", cli_bench_peak},

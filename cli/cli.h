@@ -23,6 +23,7 @@ typedef struct cli_verb {
 
 int cli_bench(int argc, char **argv);
 int cli_bench_attn(int argc, char **argv);
+int cli_bench_model(int argc, char **argv);
 int cli_bench_peak(int argc, char **argv);
 int cli_bench_route(int argc, char **argv);
 int cli_chat(int argc, char **argv);

@@ -1,5 +1,6 @@
 /* Yardsticks: what this machine can do at best, measured here and now, for benchmarks to divide
- * by. Each call takes a few milliseconds, so that it can stand between the samples of a run. */
+ * by. Each call takes a few milliseconds, so that it can stand between the samples of a run. And a
+ * profile: what a model's operations took, and what they had to do. */
 #ifndef FOCAL_BENCH_H
 #define FOCAL_BENCH_H
 
@@ -16,6 +17,21 @@ FOCAL_API focal_status focal_bench_peak(focal_ctx *ctx, focal_dtype dtype, doubl
  * the block is NULL or smaller than 64 bytes. A block that the caches hold measures the caches. */
 FOCAL_API focal_status focal_bench_read(focal_ctx *ctx, const void *block, size_t bytes,
                                         double *gb_per_s);
+
+/* One kind of operation in the passes of a profile. */
+typedef struct focal_profile_row {
+    const char *name; /* "attention", "feed-forward up", ... */
+    int64_t calls;
+    double seconds;
+    double flops; /* that had to be done, a multiply-add counts two */
+    double bytes; /* of weights and cache that had to be read */
+} focal_profile_row;
+
+/* From now on passes of the context's models are added up, in a new profile. FOCAL_ENOMEM. */
+FOCAL_API focal_status focal_profile_start(focal_ctx *ctx);
+FOCAL_API void focal_profile_stop(focal_ctx *ctx);
+/* How many rows there are; *rows is the context's, until the next start. */
+FOCAL_API int32_t focal_profile_rows(focal_ctx *ctx, const focal_profile_row **rows);
 
 FOCAL_END_DECLS
 #endif /* FOCAL_BENCH_H */

@@ -43,6 +43,9 @@ typedef struct focal_model_info {
     int64_t parameter_count;
     int64_t weight_bytes;   /* in the file */
     int64_t type_count[32]; /* parameters of each focal_dtype */
+    int64_t layer_flops;    /* of products, for one token in all layers; multiply-adds count two */
+    int64_t head_flops;     /* and in the vocabulary's product */
+    int64_t step_bytes;     /* of weights that a single token reads */
 } focal_model_info;
 FOCAL_API focal_model_info focal_model_describe(const focal_model *model);
 

@@ -34,7 +34,8 @@ struct focal_ctx {
     char message[MESSAGE_BYTES];
     pthread_mutex_t lock; /* of the message and everything below */
     focal_memory memory;
-    void *kept[KEPT_BLOCKS]; /* scratch that waits for its next use; NULL: free place */
+    void *kept[KEPT_BLOCKS];      /* scratch that waits for its next use; NULL: free place */
+    struct foci_profile *profile; /* NULL until the first is started */
 };
 
 /* What stands in front of every block. */
@@ -99,6 +100,7 @@ static unsigned detect_features(void)
     unsigned features = 0;
 #if defined(__x86_64__) && defined(__GNUC__)
     __builtin_cpu_init();
+    /* F16C came before AVX2 in every processor that has both */
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) features |= FOCI_AVX2;
     if (features && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
@@ -202,6 +204,7 @@ focal_status focal_ctx_open(const focal_ctx_options *options, focal_ctx **out, c
 void focal_ctx_close(focal_ctx *ctx)
 {
     if (!ctx) return;
+    foci_free(ctx, ctx->profile);
     focal_ctx_trim(ctx);
     foci_pool_free(ctx->pool);
     pthread_mutex_destroy(&ctx->lock);
@@ -237,6 +240,11 @@ void foci_ctx_mask_features(focal_ctx *ctx, unsigned keep)
 {
     ctx->features = detect_features() & keep;
     name_features(ctx);
+}
+
+struct foci_profile **foci_ctx_profile(focal_ctx *ctx)
+{
+    return &ctx->profile;
 }
 
 bool foci_on_host(const focal_ctx *ctx)

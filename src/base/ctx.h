@@ -7,7 +7,7 @@
 typedef enum foci_feature {
     FOCI_AVX2 = 1U << 0,      /* with FMA */
     FOCI_AVX512 = 1U << 1,    /* F, BW, DQ and VL */
-    FOCI_AVX512BF16 = 1U << 2 /* vdpbf16ps */
+    FOCI_AVX512BF16 = 1U << 2 /* vdpbf16ps, and VNNI */
 } foci_feature;
 
 /* True when the CPU and the system offer every feature in the set. */
@@ -28,6 +28,9 @@ void foci_scratch_free(focal_ctx *ctx, void *block); /* NULL is fine */
 
 /* True when no kernel is pinned or this one is. */
 bool foci_ctx_allows(const focal_ctx *ctx, const char *kernel);
+
+/* Where the context keeps its profile (base/profile.h); freed with it. */
+struct foci_profile **foci_ctx_profile(focal_ctx *ctx);
 
 /* For tests: pretend that the machine lacks features. */
 void foci_ctx_mask_features(focal_ctx *ctx, unsigned keep);

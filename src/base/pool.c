@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { SPIN_ROUNDS = 2000 }; /* tens of microseconds: the gap between two operations */
+enum { SPIN_ROUNDS = 20000 }; /* tens of microseconds: the gap between two operations */
 
 struct foci_pool {
     int32_t threads; /* with the caller */

@@ -2,11 +2,15 @@
  * line is an operation of ops/, and rows are the tokens of all texts of the batch.
  *
  * x is the residual stream, always float32. What products read is in the model's precision:
- * float32 is the reference, bfloat16 the fast path. */
+ * float32 is the reference, bfloat16 the fast path. There, where rows are few and weights
+ * quantised, they read bytes (q8_0): a product then takes as long as its weights take to come from
+ * memory. */
+#include <math.h>
 #include <string.h>
 
 #include "base/ctx.h"
 #include "base/error.h"
+#include "base/profile.h"
 #include "base/sizes.h"
 #include "focal/attn.h"
 #include "focal/quant.h"
@@ -27,7 +31,8 @@ typedef struct pass {
     focal_cache *cache;
     const focal_forward_args *args;
     int32_t T;          /* tokens of all items */
-    focal_dtype act;    /* of what products read */
+    bool is_few;        /* products with quantised weights read bytes; act is float32 then */
+    focal_dtype act;    /* of what (other) products read */
     focal_dtype attn;   /* of attention's q and out, and of k and v but in q8_0 */
     float *x;           /* (T,C) */
     void *h;            /* (T,C) of act: what attention and feed-forward read */
@@ -39,6 +44,7 @@ typedef struct pass {
     float *y;           /* (T,C) what a block gives, where it is normalised before it is added */
     float *gate, *up;   /* (T,F) */
     void *hidden;       /* (T,F) of act */
+    void *bytes;        /* what the next product reads, as q8_0, where rows are few */
     int32_t *ids;       /* (T) */
     int32_t *positions; /* (T) */
     float *cos[2], *sin[2]; /* (T, rotated / 2) of global and of windowed layers */
@@ -46,26 +52,86 @@ typedef struct pass {
     char *memory;
 } pass;
 
-static focal_status linear(const pass *p, const foci_linear *w, const void *x, void *out,
-                           int64_t out_stride, bool adds)
+/* Runs an operation under its name in the profile; its cost is looked at only then. */
+#define TIMED(p, name, cost, call)                                                                 \
+    do {                                                                                           \
+        const double timed_begin_ = foci_profile_begin((p)->ctx);                                  \
+        FOCAL_TRY(call);                                                                           \
+        if (foci_profile_is_on((p)->ctx)) foci_profile_end((p)->ctx, name, timed_begin_, cost);    \
+    } while (0)
+
+static const foci_cost no_cost = {0.0, 0.0};
+
+static foci_cost linear_cost(int32_t rows, const foci_linear *w)
 {
-    const foci_matmul_args args = {
-        .M = p->T,
-        .N = w->N,
-        .K = w->K,
-        .x = x,
-        .x_dtype = p->act,
-        .x_stride = w->K,
-        .w = w->w,
-        .w_dtype = w->dtype,
-        .w_is_transposed = w->is_transposed,
-        .bias = w->bias,
-        .adds = adds,
-        .out = out,
-        .out_dtype = FOCAL_F32,
-        .out_stride = out_stride,
-    };
-    return foci_matmul(p->ctx, &args);
+    const double count = (double)w->N * (double)w->K;
+    return (foci_cost){2.0 * rows * count, count / focal_dtype_block(w->dtype) *
+                                               (double)focal_dtype_block_bytes(w->dtype)};
+}
+
+/* Whether so many rows meet these weights as bytes. */
+static bool takes_bytes(const focal_model *model, const foci_linear *w, int32_t rows)
+{
+    const foci_config *c = &model->config;
+    return model->precision == FOCAL_BF16 && rows <= FOCI_MATMUL_FEW &&
+           focal_dtype_block(w->dtype) > 1 && c->C % 32 == 0 && c->F % 32 == 0 &&
+           c->H * c->D % 32 == 0;
+}
+
+/* Few rows: what the next products read, as bytes. */
+static focal_status round_rows(const pass *p, int32_t rows, int64_t width, const void *x)
+{
+    if (!p->is_few) return FOCAL_OK;
+    const foci_q8_rows_args args = {.rows = rows, .width = width, .x = x, .out = p->bytes};
+    return foci_q8_rows(p->ctx, &args);
+}
+
+/* A product: out = (or, when adds, +=) x w^T + bias. */
+typedef struct product {
+    const foci_linear *w;
+    float *out;
+    int64_t out_stride;
+    bool adds;
+} product;
+
+/* Products that read the same x, which is what round_rows() had, when it was called. */
+static focal_status linears(const pass *p, const char *name, const void *x, const product *products,
+                            int32_t count)
+{
+    foci_matmul_args args[FOCI_MATMUL_SEVERAL];
+    foci_cost cost = no_cost;
+    for (int32_t n = 0; n < count; n++) {
+        const foci_linear *w = products[n].w;
+        const bool is_bytes = p->is_few && focal_dtype_block(w->dtype) > 1;
+        args[n] = (foci_matmul_args){
+            .M = p->T,
+            .N = w->N,
+            .K = w->K,
+            .x = is_bytes ? p->bytes : x,
+            .x_dtype = is_bytes ? FOCAL_Q8_0 : p->act,
+            .x_stride = w->K,
+            .w = w->w,
+            .w_dtype = w->dtype,
+            .w_is_transposed = w->is_transposed,
+            .bias = w->bias,
+            .adds = products[n].adds,
+            .out = products[n].out,
+            .out_dtype = FOCAL_F32,
+            .out_stride = products[n].out_stride,
+        };
+        const foci_cost more = linear_cost(p->T, w);
+        cost.flops += more.flops;
+        cost.bytes += more.bytes;
+    }
+    TIMED(p, name, cost, foci_matmul_several(p->ctx, args, count));
+    return FOCAL_OK;
+}
+
+static focal_status linear(const pass *p, const char *name, const foci_linear *w, const void *x,
+                           float *out, int64_t out_stride, bool adds)
+{
+    const product one = {w, out, out_stride, adds};
+    return linears(p, name, x, &one, 1);
 }
 
 /* rows of width C, float32, to out. */
@@ -85,7 +151,8 @@ static focal_status normalise(const pass *p, const foci_gain *gain, int32_t rows
         .out = out,
         .out_dtype = out_dtype,
     };
-    return foci_norm(p->ctx, &args);
+    TIMED(p, "norm", no_cost, foci_norm(p->ctx, &args));
+    return FOCAL_OK;
 }
 
 /* (T, H, D) float32 rows of any stride to attention's or the products' type, scaled. */
@@ -107,17 +174,20 @@ static focal_status convert(const pass *p, int32_t rows, int32_t H, int32_t D, c
 static focal_status read_stream(const pass *p, const foci_gain *gain)
 {
     const int32_t C = p->model->config.C;
-    if (gain->weight) return normalise(p, gain, p->T, p->x, p->h, p->act);
-    return convert(p, p->T, 1, C, p->x, C, 1.0F, p->h, p->act);
+    if (gain->weight)
+        FOCAL_TRY(normalise(p, gain, p->T, p->x, p->h, p->act));
+    else
+        FOCAL_TRY(convert(p, p->T, 1, C, p->x, C, 1.0F, p->h, p->act));
+    return round_rows(p, p->T, C, p->h);
 }
 
 /* x += what a block gives through w, normalised where the family does it there. */
-static focal_status join_stream(const pass *p, const foci_linear *w, const void *from,
-                                const foci_gain *gain)
+static focal_status join_stream(const pass *p, const char *name, const foci_linear *w,
+                                const void *from, const foci_gain *gain)
 {
     const int32_t C = p->model->config.C;
-    if (!gain->weight) return linear(p, w, from, p->x, C, true);
-    FOCAL_TRY(linear(p, w, from, p->y, C, false));
+    if (!gain->weight) return linear(p, name, w, from, p->x, C, true);
+    FOCAL_TRY(linear(p, name, w, from, p->y, C, false));
     FOCAL_TRY(normalise(p, gain, p->T, p->y, p->y, FOCAL_F32));
     return foci_add(p->ctx, p->x, p->x, p->y, (int64_t)p->T * C);
 }
@@ -132,10 +202,10 @@ static focal_status project(const pass *p, const foci_layer *w)
     const foci_config *c = &p->model->config;
     const int64_t stride = qkv_stride(c);
     float *q = p->qkv, *k = q + (int64_t)c->H * c->D, *v = k + (int64_t)c->G * c->D;
-    if (w->qkv.w) return linear(p, &w->qkv, p->h, q, stride, false);
-    FOCAL_TRY(linear(p, &w->q, p->h, q, stride, false));
-    FOCAL_TRY(linear(p, &w->k, p->h, k, stride, false));
-    return linear(p, &w->v, p->h, v, stride, false);
+    if (w->qkv.w) return linear(p, "q k v", &w->qkv, p->h, q, stride, false);
+    const product three[] = {
+        {&w->q, q, stride, false}, {&w->k, k, stride, false}, {&w->v, v, stride, false}};
+    return linears(p, "q k v", p->h, three, 3);
 }
 
 /* Query-key norm, in place. */
@@ -269,6 +339,24 @@ static focal_status attend(const pass *p, int32_t layer)
     return convert(p, p->T, c->H, c->D, p->o, (int64_t)c->H * c->D, 1.0F, p->o_act, p->act);
 }
 
+/* Scores and sums of values for every pair that is seen; keys and values are read once. */
+static foci_cost attention_cost(const pass *p, int32_t layer)
+{
+    const foci_config *c = &p->model->config;
+    double pairs = 0.0, keys = 0.0;
+    for (int32_t n = 0; n < p->args->item_count; n++) {
+        const double count = p->args->items[n].count;
+        const double before = p->cache->seqs[p->args->items[n].sequence].length;
+        const double most = c->is_local[layer] ? (double)c->window + 1.0 : before + count;
+        /* query i of the item sees before + i + 1 keys, or `most` */
+        const double rising = fmin(fmax(most - before, 0.0), count);
+        pairs += rising * before + 0.5 * rising * (rising + 1.0) + (count - rising) * most;
+        keys += fmin(most + count - 1.0, before + count);
+    }
+    const double width = (double)c->D * (double)focal_dtype_bytes(p->cache->dtype);
+    return (foci_cost){4.0 * c->D * c->H * pairs, 2.0 * c->G * width * keys};
+}
+
 static focal_status attention_block(const pass *p, int32_t n)
 {
     const foci_config *c = &p->model->config;
@@ -277,9 +365,10 @@ static focal_status attention_block(const pass *p, int32_t n)
     FOCAL_TRY(project(p, w));
     FOCAL_TRY(normalise_heads(p, &w->q_norm, c->H, p->qkv));
     FOCAL_TRY(normalise_heads(p, &w->k_norm, c->G, p->qkv + (int64_t)c->H * c->D));
-    FOCAL_TRY(place_qkv(p, n));
-    FOCAL_TRY(attend(p, n));
-    return join_stream(p, &w->out, p->o_act, &w->attn_post);
+    TIMED(p, "rotate, cache", no_cost, place_qkv(p, n));
+    TIMED(p, "attention", attention_cost(p, n), attend(p, n));
+    FOCAL_TRY(round_rows(p, p->T, (int64_t)c->H * c->D, p->o_act));
+    return join_stream(p, "attention out", &w->out, p->o_act, &w->attn_post);
 }
 
 static focal_status feed_forward_block(const pass *p, int32_t n)
@@ -287,8 +376,8 @@ static focal_status feed_forward_block(const pass *p, int32_t n)
     const foci_config *c = &p->model->config;
     const foci_layer *w = &p->model->weights.layers[n];
     FOCAL_TRY(read_stream(p, &w->ffn_norm));
-    FOCAL_TRY(linear(p, &w->up, p->h, p->up, c->F, false));
-    if (c->is_gated) FOCAL_TRY(linear(p, &w->gate, p->h, p->gate, c->F, false));
+    const product in[] = {{&w->up, p->up, c->F, false}, {&w->gate, p->gate, c->F, false}};
+    FOCAL_TRY(linears(p, "feed-forward in", p->h, in, c->is_gated ? 2 : 1));
     const foci_gate_args gate = {
         .activation = c->activation,
         .T = p->T,
@@ -298,8 +387,9 @@ static focal_status feed_forward_block(const pass *p, int32_t n)
         .out = p->hidden,
         .out_dtype = p->act,
     };
-    FOCAL_TRY(foci_gate(p->ctx, &gate));
-    return join_stream(p, &w->down, p->hidden, &w->ffn_post);
+    TIMED(p, "activation", no_cost, foci_gate(p->ctx, &gate));
+    FOCAL_TRY(round_rows(p, p->T, c->F, p->hidden));
+    return join_stream(p, "feed-forward out", &w->down, p->hidden, &w->ffn_post);
 }
 
 static bool has_windows(const foci_config *c)
@@ -342,10 +432,14 @@ static focal_status head(const pass *p, int32_t first, int32_t count, float *log
 {
     const foci_config *c = &p->model->config;
     const foci_weights *w = &p->model->weights;
-    FOCAL_TRY(normalise(p, &w->final_norm, count, p->x + (int64_t)first * c->C, p->h, p->act));
-    pass rows = *p;
+    pass rows = *p; /* a long prompt has few rows here */
     rows.T = count;
-    FOCAL_TRY(linear(&rows, &w->head, p->h, logits, c->V, false));
+    rows.is_few = takes_bytes(p->model, &w->head, count);
+    rows.act = rows.is_few ? FOCAL_F32 : p->model->precision;
+    void *h = rows.is_few ? p->y : p->h;
+    FOCAL_TRY(normalise(p, &w->final_norm, count, p->x + (int64_t)first * c->C, h, rows.act));
+    FOCAL_TRY(round_rows(&rows, count, c->C, h));
+    FOCAL_TRY(linear(&rows, "vocabulary", &w->head, h, logits, c->V, false));
     if (c->final_softcap == 0.0F) return FOCAL_OK;
     return foci_soft_cap(p->ctx, logits, (int64_t)count * c->V, c->final_softcap);
 }
@@ -422,6 +516,9 @@ static size_t lay_out(pass *p, char *base)
     p->up = take(base, &used, T * c->F, sizeof(float));
     p->gate = c->is_gated ? take(base, &used, T * c->F, sizeof(float)) : NULL;
     p->hidden = take(base, &used, T * c->F, act);
+    const int64_t widest = foci_max64(foci_max64(c->C, c->F), Q);
+    p->bytes = take(base, &used, foci_min64(T, FOCI_MATMUL_FEW) * foci_pieces(widest, 32),
+                    focal_dtype_block_bytes(FOCAL_Q8_0));
     p->ids = take(base, &used, T, sizeof(int32_t));
     p->positions = take(base, &used, T, sizeof(int32_t));
     for (int n = 0; n < 2; n++) {
@@ -480,7 +577,7 @@ static focal_status run_pass(pass *p)
             p->positions[row] = p->cache->seqs[item->sequence].length + i;
         }
     }
-    FOCAL_TRY(embed(p));
+    TIMED(p, "embedding", no_cost, embed(p));
     for (int32_t n = 0; n < p->model->config.L; n++) {
         FOCAL_TRY(attention_block(p, n));
         FOCAL_TRY(feed_forward_block(p, n));
@@ -496,6 +593,8 @@ focal_status focal_forward(focal_model *model, focal_cache *cache, const focal_f
     if (cache->model != model)
         return foci_fail(p.ctx, FOCAL_EINVAL, "forward: the cache belongs to another model");
     FOCAL_TRY(check_items(&p));
+    p.is_few = takes_bytes(model, &model->weights.layers[0].down, p.T);
+    if (p.is_few) p.act = FOCAL_F32;
     for (int32_t n = 0; n < args->item_count; n++)
         FOCAL_TRY(foci_cache_reserve(cache, args->items[n].sequence, args->items[n].count));
     p.memory = foci_scratch(p.ctx, lay_out(&p, NULL), 1);

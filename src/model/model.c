@@ -215,6 +215,28 @@ static void count_tensor(focal_model_info *info, const foci_tensor *tensor)
     info->type_count[tensor->dtype] += count;
 }
 
+/* Work of a product, for a token. */
+static void count_linear(const foci_linear *w, int64_t *flops, int64_t *bytes)
+{
+    if (!w->w) return;
+    *flops += 2 * (int64_t)w->N * w->K;
+    *bytes += (int64_t)w->N * w->K / focal_dtype_block(w->dtype) *
+              (int64_t)focal_dtype_block_bytes(w->dtype);
+}
+
+static void count_work(const focal_model *model, focal_model_info *info)
+{
+    const foci_weights *w = &model->weights;
+    for (int32_t n = 0; n < model->config.L; n++) {
+        const foci_layer *layer = &w->layers[n];
+        const foci_linear *linears[] = {&layer->qkv, &layer->q,  &layer->k,    &layer->v,
+                                        &layer->out, &layer->up, &layer->gate, &layer->down};
+        for (size_t i = 0; i < FOCAL_COUNT(linears); i++)
+            count_linear(linears[i], &info->layer_flops, &info->step_bytes);
+    }
+    count_linear(&w->head, &info->head_flops, &info->step_bytes);
+}
+
 focal_model_info focal_model_describe(const focal_model *model)
 {
     const foci_config *c = &model->config;
@@ -242,6 +264,7 @@ focal_model_info focal_model_describe(const focal_model *model)
     for (int64_t n = 0; n < count; n++)
         count_tensor(&info, model->gguf ? foci_gguf_tensor_at(model->gguf, n)
                                         : foci_safetensors_tensor_at(model->safetensors, n));
+    count_work(model, &info);
     return info;
 }
 

@@ -56,6 +56,24 @@ static void fill_weights(unsigned char *to, focal_dtype dtype, int64_t count, ui
     }
 }
 
+/* x as blocks of bytes with gaps of NaN between the rows, and as numbers. */
+static void *new_byte_matrix(const foci_matmul_args *a, uint64_t seed, double *numbers)
+{
+    const size_t block = focal_dtype_block_bytes(FOCAL_Q8_0);
+    const int64_t blocks = a->K / 32, row_blocks = a->x_stride / 32;
+    unsigned char *data = new_array((size_t)(a->M * row_blocks), block);
+    float *values = new_array((size_t)a->K, sizeof *values);
+    memset(data, 0xFF, (size_t)(a->M * row_blocks) * block);
+    for (int64_t m = 0; m < a->M; m++) {
+        unsigned char *row = data + (size_t)(m * row_blocks) * block;
+        fill_weights(row, FOCAL_Q8_0, blocks * 32, seed + STREAM_X + (uint64_t)m);
+        assert_int_equal(focal_dequantize(FOCAL_Q8_0, row, a->K, values), FOCAL_OK);
+        for (int64_t k = 0; k < a->K; k++) numbers[m * a->K + k] = (double)values[k];
+    }
+    free(values);
+    return data;
+}
+
 /* The weights as the definition means them: (N,K), rounded where x is bfloat16. */
 static void read_weights(const matmul_case *c, double *to)
 {
@@ -66,8 +84,8 @@ static void read_weights(const matmul_case *c, double *to)
         for (int64_t k = 0; k < a->K; k++) {
             const float value = values[a->w_is_transposed ? k * a->N + n : n * a->K + k];
             to[n * a->K + k] =
-                (double)(a->x_dtype == FOCAL_F32 ? value
-                                                 : foci_bf16_to_float(foci_bf16_from_float(value)));
+                (double)(a->x_dtype == FOCAL_BF16 ? foci_bf16_to_float(foci_bf16_from_float(value))
+                                                  : value);
         }
     }
     free(values);
@@ -94,7 +112,8 @@ static void fill_case(matmul_case *c, uint64_t seed)
     foci_matmul_args *a = &c->args;
     const matmul_spec *s = &c->spec;
     double *x = c->numbers, *w = x + a->M * a->K, *bias = w + a->N * a->K, *old = bias + a->N;
-    c->x = new_matrix(a->M, a->K, a->x_stride, s->x, seed, STREAM_X, x);
+    c->x = s->x == FOCAL_Q8_0 ? new_byte_matrix(a, seed, x)
+                              : new_matrix(a->M, a->K, a->x_stride, s->x, seed, STREAM_X, x);
     c->before = new_matrix(a->M, a->N, a->out_stride, s->out, seed, STREAM_OLD, old);
     c->bias = new_matrix(1, a->N, a->N, FOCAL_F32, seed, STREAM_BIAS, bias);
     if (!s->adds) fill_nan(c->before, (size_t)(a->M * a->out_stride), s->out);
@@ -221,6 +240,10 @@ matmul_spec matmul_spec_random(uint64_t seed)
                      .x_gap = foci_random_below(seed, STREAM_SPEC, 9, 4),
                      .out_gap = foci_random_below(seed, STREAM_SPEC, 10, 4),
                      .w_shift = foci_random_below(seed, STREAM_SPEC, 11, 5)};
+    if (!s.is_transposed && focal_dtype_block(s.w) > 1 && coin(seed, 13)) {
+        s.x = FOCAL_Q8_0;
+        s.x_gap *= 32;
+    }
     if (s.is_transposed) s.w = plain_types[foci_random_below(seed, STREAM_SPEC, 12, 3)];
     return s;
 }

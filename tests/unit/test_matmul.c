@@ -66,10 +66,13 @@ static void kernels_match_oracle_in_every_type(void **state)
     static const int64_t rows[] = {1, 3, 8, 64, 69};
     for (int w = FOCAL_F32; w <= FOCAL_IQ4_NL; w++) {
         for (size_t m = 0; m < FOCAL_COUNT(rows); m++) {
-            for (int x = FOCAL_F32; x <= FOCAL_BF16; x++) {
+            static const focal_dtype types[] = {FOCAL_F32, FOCAL_BF16, FOCAL_Q8_0};
+            for (size_t x = 0; x < FOCAL_COUNT(types); x++) {
                 const int64_t block = focal_dtype_block((focal_dtype)w);
-                matmul_spec spec = {.M = rows[m], .N = 45, .K = block, .x = x, .out = x};
+                if (types[x] == FOCAL_Q8_0 && block == 1) continue;
+                matmul_spec spec = {.M = rows[m], .N = 45, .K = block, .x = types[x]};
                 spec.w = (focal_dtype)w;
+                spec.out = types[x] == FOCAL_BF16 ? FOCAL_BF16 : FOCAL_F32;
                 run_kernels(*state, &spec, (uint64_t)w + 1); /* one block */
                 spec.K = 5 * block;
                 spec.w_shift = 1;
@@ -125,7 +128,8 @@ static void run_rows(focal_ctx *ctx, const foci_matmul_kernel *kernel, matmul_ca
 {
     foci_matmul_args a = c->args;
     a.M = M;
-    a.x = (const char *)a.x + (size_t)(row * a.x_stride) * focal_dtype_bytes(a.x_dtype);
+    a.x = (const char *)a.x + (size_t)(row * a.x_stride / focal_dtype_block(a.x_dtype)) *
+                                  focal_dtype_block_bytes(a.x_dtype);
     a.out = (char *)a.out + (size_t)(row * a.out_stride) * focal_dtype_bytes(a.out_dtype);
     assert_status(ctx, kernel->run(ctx, &a), FOCAL_OK);
 }
@@ -136,32 +140,73 @@ static void few_rows_are_alone(void **state)
 {
     focal_ctx *ctx = *state;
     static const int64_t counts[] = {2, 3, 5, 8, 31, FOCI_MATMUL_FEW - 1, FOCI_MATMUL_FEW};
-    static const focal_dtype types[] = {FOCAL_F32, FOCAL_BF16, FOCAL_Q4_1};
-    for (size_t w = 0; w < FOCAL_COUNT(types); w++) {
-        for (int x = FOCAL_F32; x <= FOCAL_BF16; x++) {
-            const matmul_spec spec = {
-                .M = FOCI_MATMUL_FEW, .N = 43, .K = 300, .x = x, .w = types[w]};
-            matmul_case *c = matmul_case_new(&spec, 7);
-            char *alone = new_array(c->out_bytes, 1);
-            for (size_t n = 0; n < foci_matmul_kernel_count; n++) {
-                const foci_matmul_kernel *kernel = &foci_matmul_kernels[n];
-                if (!kernel->can(ctx, &c->args)) continue;
-                for (int64_t m = 0; m < spec.M; m++) run_rows(ctx, kernel, c, m, 1);
-                memcpy(alone, c->out, c->out_bytes);
-                for (size_t i = 0; i < FOCAL_COUNT(counts); i++) {
-                    const int64_t M = counts[i];
-                    matmul_case_clear(c);
-                    run_rows(ctx, kernel, c, 0, M);
-                    run_rows(ctx, kernel, c, M - 1, spec.M - M + 1);
-                    assert_memory_equal(alone, c->out, c->out_bytes);
-                    foci_matmul_args few = c->args;
-                    few.M = M;
-                    assert_ptr_equal(foci_matmul_pick(ctx, &few), foci_matmul_pick(ctx, &c->args));
-                }
+    static const focal_dtype types[][2] = {{FOCAL_F32, FOCAL_F32},   {FOCAL_F32, FOCAL_BF16},
+                                           {FOCAL_F32, FOCAL_Q4_1},  {FOCAL_BF16, FOCAL_F32},
+                                           {FOCAL_BF16, FOCAL_BF16}, {FOCAL_BF16, FOCAL_Q4_1},
+                                           {FOCAL_Q8_0, FOCAL_Q4_1}, {FOCAL_Q8_0, FOCAL_Q8_0},
+                                           {FOCAL_Q8_0, FOCAL_Q4_K}, {FOCAL_Q8_0, FOCAL_Q6_K}};
+    for (size_t pair = 0; pair < FOCAL_COUNT(types); pair++) {
+        matmul_spec spec = {.M = FOCI_MATMUL_FEW, .N = 43, .K = 300};
+        spec.x = types[pair][0];
+        spec.w = types[pair][1];
+        matmul_case *c = matmul_case_new(&spec, 7);
+        char *alone = new_array(c->out_bytes, 1);
+        for (size_t n = 0; n < foci_matmul_kernel_count; n++) {
+            const foci_matmul_kernel *kernel = &foci_matmul_kernels[n];
+            if (!kernel->can(ctx, &c->args)) continue;
+            for (int64_t m = 0; m < spec.M; m++) run_rows(ctx, kernel, c, m, 1);
+            memcpy(alone, c->out, c->out_bytes);
+            for (size_t i = 0; i < FOCAL_COUNT(counts); i++) {
+                const int64_t M = counts[i];
+                matmul_case_clear(c);
+                run_rows(ctx, kernel, c, 0, M);
+                run_rows(ctx, kernel, c, M - 1, spec.M - M + 1);
+                assert_memory_equal(alone, c->out, c->out_bytes);
+                foci_matmul_args few = c->args;
+                few.M = M;
+                assert_ptr_equal(foci_matmul_pick(ctx, &few), foci_matmul_pick(ctx, &c->args));
             }
-            free(alone);
-            matmul_case_free(c);
         }
+        free(alone);
+        matmul_case_free(c);
+    }
+}
+
+/* Products of one x in bytes have the same bits together as one by one, whatever their types. */
+static void several_are_one_by_one(void **state)
+{
+    focal_ctx *ctx = *state;
+    static const focal_dtype types[] = {FOCAL_Q4_1, FOCAL_Q6_K, FOCAL_Q4_1};
+    static const int64_t widths[] = {70, 3, 33};
+    enum { M = 3, K = 512, COUNT = 3 };
+    for (size_t n = 0; n < foci_matmul_kernel_count; n++) {
+        const foci_matmul_kernel *kernel = &foci_matmul_kernels[n];
+        matmul_case *c[COUNT];
+        foci_matmul_args args[COUNT];
+        for (int i = 0; i < COUNT; i++) {
+            matmul_spec spec = {.M = M, .N = widths[i], .K = K, .has_bias = i == 1};
+            spec.x = FOCAL_Q8_0;
+            spec.w = types[i];
+            c[i] = matmul_case_new(&spec, 21);
+            args[i] = c[i]->args;
+            args[i].x = args[0].x;
+        }
+        if (kernel->run_bytes && kernel->can(ctx, args)) {
+            for (int i = 0; i < COUNT; i++) {
+                matmul_case_clear(c[i]);
+                assert_status(ctx, kernel->run(ctx, &args[i]), FOCAL_OK);
+                for (int64_t at = 0; at < c[i]->count; at++)
+                    c[i]->got[at] = element_get(c[i]->out, at, FOCAL_F32);
+                matmul_case_clear(c[i]);
+            }
+            assert_status(ctx, kernel->run_bytes(ctx, args, COUNT), FOCAL_OK);
+            for (int i = 0; i < COUNT; i++)
+                assert_memory_equal(c[i]->got, c[i]->out, c[i]->out_bytes);
+        }
+        for (int i = 0; i < COUNT; i++) matmul_case_clear(c[i]);
+        assert_status(ctx, foci_matmul_several(ctx, args, COUNT), FOCAL_OK);
+        matmul_case_check(c[0], "several"); /* the one whose own x it is */
+        for (int i = 0; i < COUNT; i++) matmul_case_free(c[i]);
     }
 }
 
@@ -250,8 +295,10 @@ static void lesser_machines_have_kernels(void **state)
     const unsigned sets[] = {0, FOCI_AVX2, FOCI_AVX2 | FOCI_AVX512};
     for (size_t n = 0; n < FOCAL_COUNT(sets); n++) {
         foci_ctx_mask_features(ctx, sets[n]);
-        for (int x = FOCAL_F32; x <= FOCAL_BF16; x++) {
-            const matmul_spec spec = {.M = 80, .N = 40, .K = 64, .x = x, .w = FOCAL_Q8_0, .out = x};
+        for (int x = FOCAL_F32; x <= FOCAL_Q8_0; x++) {
+            if (x == FOCAL_F16) continue;
+            matmul_spec spec = {.M = 80, .N = 40, .K = 64, .x = x, .w = FOCAL_Q8_0};
+            spec.out = x == FOCAL_BF16 ? FOCAL_BF16 : FOCAL_F32;
             matmul_case *c = matmul_case_new(&spec, 2);
             matmul_case_clear(c);
             assert_status(ctx, foci_matmul(ctx, &c->args), FOCAL_OK);
@@ -279,6 +326,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(kernels_match_oracle_on_mixtures, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(bfloat16_is_float32_of_rounded_inputs, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(few_rows_are_alone, open_ctx, close_ctx),
+        cmocka_unit_test_setup_teardown(several_are_one_by_one, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(rows_do_not_see_each_other, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(odd_numbers_pass, open_ctx, close_ctx),
         cmocka_unit_test(pinned_kernels_run),

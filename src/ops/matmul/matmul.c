@@ -9,11 +9,12 @@
  * 14 % more time, 63 % more for float32 at K = 1536, and its bits change with the number of rows.
  * It serves machines that have no vector kernel here. */
 const foci_matmul_kernel foci_matmul_kernels[] = {
-    {"avx512bf16", foci_matmul_avx512bf16_can, foci_matmul_avx512bf16_run},
-    {"avx512", foci_matmul_avx512_can, foci_matmul_avx512_run},
-    {"avx2", foci_matmul_avx2_can, foci_matmul_avx2_run},
-    {"onednn", foci_matmul_onednn_can, foci_matmul_onednn_run},
-    {"ref", foci_matmul_ref_can, foci_matmul_ref_run},
+    {"avx512bf16", foci_matmul_avx512bf16_can, foci_matmul_avx512bf16_run,
+     foci_matmul_avx512bf16_bytes},
+    {"avx512", foci_matmul_avx512_can, foci_matmul_avx512_run, foci_matmul_avx512_bytes},
+    {"avx2", foci_matmul_avx2_can, foci_matmul_avx2_run, foci_matmul_avx2_bytes},
+    {"onednn", foci_matmul_onednn_can, foci_matmul_onednn_run, NULL},
+    {"ref", foci_matmul_ref_can, foci_matmul_ref_run, NULL},
 };
 const size_t foci_matmul_kernel_count = FOCAL_COUNT(foci_matmul_kernels);
 
@@ -34,4 +35,29 @@ focal_status foci_matmul(focal_ctx *ctx, const foci_matmul_args *args)
     if (kernel) return kernel->run(ctx, args);
     return foci_fail(ctx, FOCAL_EUNSUPPORTED, "matmul: the pinned kernel %s cannot take this call",
                      focal_ctx_kernel(ctx));
+}
+
+/* All products read the same x, in bytes, and one kernel takes them together. */
+static const foci_matmul_kernel *pick_together(focal_ctx *ctx, const foci_matmul_args *args,
+                                               int32_t count)
+{
+    const foci_matmul_kernel *first = foci_matmul_pick(ctx, &args[0]);
+    if (!first || !first->run_bytes || count < 2 || count > FOCI_MATMUL_SEVERAL) return NULL;
+    for (int32_t n = 0; n < count; n++) {
+        const foci_matmul_args *a = &args[n];
+        if (a->x != args->x || a->M != args->M || a->K != args->K ||
+            a->x_stride != args->x_stride || a->x_dtype != FOCAL_Q8_0 || !first->can(ctx, a))
+            return NULL;
+    }
+    return first;
+}
+
+focal_status foci_matmul_several(focal_ctx *ctx, const foci_matmul_args *args, int32_t count)
+{
+    if (!ctx) return FOCAL_EINVAL;
+    for (int32_t n = 0; n < count; n++) FOCAL_TRY(foci_matmul_check(ctx, &args[n]));
+    const foci_matmul_kernel *kernel = pick_together(ctx, args, count);
+    if (kernel) return kernel->run_bytes(ctx, args, count);
+    for (int32_t n = 0; n < count; n++) FOCAL_TRY(foci_matmul(ctx, &args[n]));
+    return FOCAL_OK;
 }

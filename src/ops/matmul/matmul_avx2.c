@@ -4,6 +4,9 @@
 
 #include "ops/matmul/matmul_body.h"
 
+#include "ops/matmul/bytes_avx2.h"
+#include "ops/matmul/matmul_bytes_body.h"
+
 bool foci_matmul_avx2_can(const focal_ctx *ctx, const foci_matmul_args *args)
 {
     (void)args;
@@ -12,7 +15,12 @@ bool foci_matmul_avx2_can(const focal_ctx *ctx, const foci_matmul_args *args)
 
 focal_status foci_matmul_avx2_run(focal_ctx *ctx, const foci_matmul_args *args)
 {
-    return multiply(ctx, args);
+    return args->x_dtype == FOCAL_Q8_0 ? multiply_bytes(ctx, args, 1) : multiply(ctx, args);
+}
+
+focal_status foci_matmul_avx2_bytes(focal_ctx *ctx, const foci_matmul_args *args, int32_t count)
+{
+    return multiply_bytes(ctx, args, count);
 }
 #else
 /* Stands in where the compiler has no such instructions: never chosen. */
@@ -27,6 +35,12 @@ bool foci_matmul_avx2_can(const focal_ctx *ctx, const foci_matmul_args *args)
 
 focal_status foci_matmul_avx2_run(focal_ctx *ctx, const foci_matmul_args *args)
 {
+    return foci_matmul_ref_run(ctx, args);
+}
+
+focal_status foci_matmul_avx2_bytes(focal_ctx *ctx, const foci_matmul_args *args, int32_t count)
+{
+    (void)count;
     return foci_matmul_ref_run(ctx, args);
 }
 #endif

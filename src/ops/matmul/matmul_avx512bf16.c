@@ -4,14 +4,23 @@
 
 #include "ops/matmul/matmul_body.h"
 
+#include "ops/matmul/bytes_avx512.h"
+#include "ops/matmul/matmul_bytes_body.h"
+
 bool foci_matmul_avx512bf16_can(const focal_ctx *ctx, const foci_matmul_args *args)
 {
-    return foci_on_host(ctx) && foci_has(ctx, FOCI_AVX512BF16) && args->x_dtype == FOCAL_BF16;
+    return foci_on_host(ctx) && foci_has(ctx, FOCI_AVX512BF16) && args->x_dtype != FOCAL_F32;
 }
 
 focal_status foci_matmul_avx512bf16_run(focal_ctx *ctx, const foci_matmul_args *args)
 {
-    return multiply(ctx, args);
+    return args->x_dtype == FOCAL_Q8_0 ? multiply_bytes(ctx, args, 1) : multiply(ctx, args);
+}
+
+focal_status foci_matmul_avx512bf16_bytes(focal_ctx *ctx, const foci_matmul_args *args,
+                                          int32_t count)
+{
+    return multiply_bytes(ctx, args, count);
 }
 #else
 /* Stands in where the compiler has no such instructions: never chosen. */
@@ -26,6 +35,13 @@ bool foci_matmul_avx512bf16_can(const focal_ctx *ctx, const foci_matmul_args *ar
 
 focal_status foci_matmul_avx512bf16_run(focal_ctx *ctx, const foci_matmul_args *args)
 {
+    return foci_matmul_ref_run(ctx, args);
+}
+
+focal_status foci_matmul_avx512bf16_bytes(focal_ctx *ctx, const foci_matmul_args *args,
+                                          int32_t count)
+{
+    (void)count;
     return foci_matmul_ref_run(ctx, args);
 }
 #endif

@@ -9,6 +9,8 @@ typedef struct foci_matmul_kernel {
     const char *name;
     bool (*can)(const focal_ctx *ctx, const foci_matmul_args *args);
     focal_status (*run)(focal_ctx *ctx, const foci_matmul_args *args);
+    /* Several products of one x in bytes; NULL: one after the other. */
+    focal_status (*run_bytes)(focal_ctx *ctx, const foci_matmul_args *args, int32_t count);
 } foci_matmul_kernel;
 
 /* Fastest first; the last one takes every valid call. Tests and benchmarks walk this table, so a
@@ -31,10 +33,16 @@ focal_status foci_matmul_onednn_run(focal_ctx *ctx, const foci_matmul_args *args
 bool foci_matmul_avx512bf16_can(const focal_ctx *ctx, const foci_matmul_args *args);
 focal_status foci_matmul_avx512bf16_run(focal_ctx *ctx, const foci_matmul_args *args);
 
+focal_status foci_matmul_avx512bf16_bytes(focal_ctx *ctx, const foci_matmul_args *args,
+                                          int32_t count);
+
 bool foci_matmul_avx512_can(const focal_ctx *ctx, const foci_matmul_args *args);
 focal_status foci_matmul_avx512_run(focal_ctx *ctx, const foci_matmul_args *args);
 
+focal_status foci_matmul_avx512_bytes(focal_ctx *ctx, const foci_matmul_args *args, int32_t count);
+
 bool foci_matmul_avx2_can(const focal_ctx *ctx, const foci_matmul_args *args);
 focal_status foci_matmul_avx2_run(focal_ctx *ctx, const foci_matmul_args *args);
+focal_status foci_matmul_avx2_bytes(focal_ctx *ctx, const foci_matmul_args *args, int32_t count);
 
 #endif /* FOCI_OPS_MATMUL_MATMUL_KERNELS_H */

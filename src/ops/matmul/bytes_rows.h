@@ -1,0 +1,54 @@
+/* A few whole rows, block by block, in the words of an instruction set (bytes_avx2.h,
+ * bytes_avx512.h). */
+#ifndef FOCI_OPS_MATMUL_BYTES_ROWS_H
+#define FOCI_OPS_MATMUL_BYTES_ROWS_H
+
+enum {
+    BYTES_AHEAD = 4096 /* of what is asked for: a page, where the hardware's own asking ends */
+};
+
+/* Asks for what lies that far behind a piece of the row. */
+FOCI_INLINE void ask_ahead(const uint8_t *piece, const int64_t bytes)
+{
+#pragma GCC unroll 4
+    for (int64_t at = 0; at < bytes; at += 64) v_prefetch(piece + BYTES_AHEAD + at);
+}
+
+/* y[r * count + c] = row r of w (K elements, one row behind the other) with row c of x; BYTE_SUMS
+ * of them. Rows are taken in turn: memory is fastest in order. Every sum is made for itself: no bit
+ * depends on count. */
+FOCI_INLINE void dot_bytes(const uint8_t *const w[], const focal_dtype type, int64_t K,
+                           const byte_x *from, float y[BYTE_SUMS], const int count)
+{
+    const int rows = BYTE_SUMS / count;
+    byte_sums s[BYTE_SUMS];
+#pragma GCC unroll 4
+    for (int n = 0; n < BYTE_SUMS; n++) clear_sums(&s[n]);
+#pragma GCC unroll 4
+    for (int r = 0; r < rows; r++) {
+        byte_x x = *from;
+        const uint8_t *p = w[r];
+        byte_sums *to = s + (ptrdiff_t)r * count;
+        if (is_k_type(type)) {
+            const int64_t bytes = k_block_bytes(type);
+            for (int64_t at = 0; at < K; at += FOCI_BYTE_SPAN, p += bytes) {
+                ask_ahead(p, bytes);
+                add_k_block(p, type, &x, to, count);
+                x.q += FOCI_BYTE_SPAN;
+                x.factor += FOCI_BYTE_FACTORS;
+            }
+            continue;
+        }
+        const int64_t bytes = (int64_t)8 * words_of_type(type).words, quads = K / 128;
+        for (int64_t at = 0; at < quads; at++, p += bytes) {
+            ask_ahead(p, bytes);
+            add_quad(p, type, 4, &x, to, count);
+            x.q += 128;
+            x.factor += at % 2 == 0 ? 8 : FOCI_BYTE_FACTORS - 8;
+        }
+        if (K % 128 != 0) add_quad(p, type, K % 128 / 32, &x, to, count);
+    }
+    store_totals(s, type, y);
+}
+
+#endif /* FOCI_OPS_MATMUL_BYTES_ROWS_H */

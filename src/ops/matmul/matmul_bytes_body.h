@@ -1,0 +1,156 @@
+/* x in bytes (q8_0) against quantised weights: which rows meet when. Included by one file an
+ * instruction set, after matmul_few_body.h and what multiplies a row there (dot_bytes). */
+#ifndef FOCI_OPS_MATMUL_MATMUL_BYTES_BODY_H
+#define FOCI_OPS_MATMUL_MATMUL_BYTES_BODY_H
+
+#include "base/error.h"
+#include "ops/matmul/bytes.h"
+#include "ops/matmul/matmul_few_body.h"
+
+enum {
+    BYTE_ROWS = 64, /* rows of x a pass over an item's weights, which then come from a cache */
+    ITEM_BYTES = 64 * 1024 /* of weights, at least: memory is fastest in order */
+};
+
+typedef struct byte_call {
+    const foci_matmul_args *a;
+    foci_byte_rows x;
+    size_t row_bytes; /* of w */
+    int64_t columns;  /* of an item */
+} byte_call;
+
+/* Rows n .. n + 3 of w (the last stands in for those past `end`) with rows [m, m + count) of x, 1,
+ * 2 or 4 of them; sums[row of x][row of w], FEW_COLUMNS apart. */
+FOCI_INLINE void multiply_rows(const byte_call *b, const focal_dtype type, int64_t n, int64_t end,
+                               int64_t m, float *sums, const int count)
+{
+    const int64_t spans = b->x.spans;
+    const byte_x x = {.q = b->x.q + m * spans * FOCI_BYTE_SPAN,
+                      .factor = b->x.factor + m * spans * FOCI_BYTE_FACTORS,
+                      .q_stride = spans * FOCI_BYTE_SPAN,
+                      .factor_stride = spans * FOCI_BYTE_FACTORS};
+    const int rows = BYTE_SUMS / count;
+    for (int64_t first = 0; first < BYTE_SUMS; first += rows) {
+        const uint8_t *w[BYTE_SUMS];
+        float y[BYTE_SUMS];
+        for (int64_t r = 0; r < rows; r++) {
+            const int64_t row = foci_min64(n + first + r, end - 1);
+            w[r] = (const uint8_t *)b->a->w + (size_t)row * b->row_bytes;
+        }
+        dot_bytes(w, type, b->a->K, &x, y, count);
+        for (int r = 0; r < rows; r++)
+            for (int c = 0; c < count; c++) sums[c * FEW_COLUMNS + first + r] = y[r * count + c];
+    }
+}
+
+/* Columns [begin, end) of `rows` rows of x from `first` on. */
+FOCI_INLINE void byte_columns(const byte_call *b, const focal_dtype type, int64_t first,
+                              int64_t rows, int64_t begin, int64_t end)
+{
+    float sums[BYTE_ROWS][FEW_COLUMNS];
+    for (int64_t n = begin; n < end; n += BYTE_SUMS) {
+        int64_t m = 0;
+        for (; m + 4 <= rows; m += 4)
+            multiply_rows(b, type, n, end, first + m, &sums[m][n - begin], 4);
+        if (rows - m >= 2) {
+            multiply_rows(b, type, n, end, first + m, &sums[m][n - begin], 2);
+            m += 2;
+        }
+        if (m < rows) multiply_rows(b, type, n, end, first + m, &sums[m][n - begin], 1);
+    }
+    for (int64_t m = 0; m < rows; m++) finish_row(b->a, first + m, begin, sums[m], end - begin);
+}
+
+static void byte_rows(const byte_call *b, int64_t begin, int64_t end)
+{
+    for (int64_t first = 0; first < b->a->M; first += BYTE_ROWS) {
+        const int64_t rows = foci_min64(b->a->M - first, BYTE_ROWS);
+        switch (b->a->w_dtype) {
+#define TYPE_CASE(type)                                                                            \
+    case type:                                                                                     \
+        byte_columns(b, type, first, rows, begin, end);                                            \
+        break;
+            TYPE_CASE(FOCAL_Q8_0)
+            TYPE_CASE(FOCAL_Q4_0)
+            TYPE_CASE(FOCAL_Q4_1)
+            TYPE_CASE(FOCAL_Q5_0)
+            TYPE_CASE(FOCAL_Q5_1)
+            TYPE_CASE(FOCAL_Q2_K)
+            TYPE_CASE(FOCAL_Q3_K)
+            TYPE_CASE(FOCAL_Q4_K)
+            TYPE_CASE(FOCAL_Q5_K)
+            TYPE_CASE(FOCAL_Q6_K)
+            TYPE_CASE(FOCAL_IQ4_NL)
+#undef TYPE_CASE
+        default:
+            break; /* foci_matmul_check() lets no other come here */
+        }
+    }
+}
+
+/* Several products of one x: their items one behind the other. Products with the same type of
+ * weights share what x was unpacked to. */
+typedef struct byte_calls {
+    byte_call call[FOCI_MATMUL_SEVERAL];
+    int64_t first_item[FOCI_MATMUL_SEVERAL + 1];
+    int32_t count;
+} byte_calls;
+
+static void byte_item(void *arg, int64_t index, int32_t thread)
+{
+    (void)thread;
+    const byte_calls *calls = arg;
+    int32_t n = 0;
+    while (index >= calls->first_item[n + 1]) n++;
+    const byte_call *b = &calls->call[n];
+    const int64_t first = (index - calls->first_item[n]) * b->columns;
+    const int64_t last = foci_min64(b->a->N, first + b->columns);
+    for (int64_t begin = first, end; begin < last; begin = end) {
+        end = foci_min64(last, begin + FEW_COLUMNS);
+        byte_rows(b, begin, end);
+    }
+}
+
+/* The call before n whose x is unpacked as this one needs it; n itself: none. */
+static int32_t find_unpacked(const byte_calls *calls, int32_t n)
+{
+    int32_t same = 0;
+    while (calls->call[same].a->w_dtype != calls->call[n].a->w_dtype) same++;
+    return same;
+}
+
+static focal_status multiply_bytes(focal_ctx *ctx, const foci_matmul_args *args, int32_t count)
+{
+    byte_calls calls = {.count = count};
+    const int64_t threads = focal_ctx_threads(ctx);
+    int64_t bytes = 0;
+    focal_status status = FOCAL_OK;
+    for (int32_t n = 0; n < count; n++) {
+        byte_call *b = &calls.call[n];
+        b->a = &args[n];
+        b->row_bytes = (size_t)(args->K / focal_dtype_block(args[n].w_dtype)) *
+                       focal_dtype_block_bytes(args[n].w_dtype);
+        bytes += args[n].N * (int64_t)b->row_bytes;
+    }
+    /* As many items as threads, or a multiple of it while they are long enough. */
+    const int64_t turns = foci_max64(bytes / (threads * ITEM_BYTES), 1);
+    const int64_t item_bytes = foci_pieces(bytes, threads * turns);
+    for (int32_t n = 0; n < count && status == FOCAL_OK; n++) {
+        byte_call *b = &calls.call[n];
+        const int64_t pieces = foci_pieces(args[n].N * (int64_t)b->row_bytes, item_bytes);
+        b->columns = foci_round_up(foci_pieces(args[n].N, pieces), BYTE_SUMS);
+        calls.first_item[n + 1] = calls.first_item[n] + foci_pieces(args[n].N, b->columns);
+        const int32_t same = find_unpacked(&calls, n);
+        if (same < n)
+            b->x = calls.call[same].x;
+        else
+            status = foci_byte_rows_make(ctx, &args[n], &b->x);
+    }
+    if (status == FOCAL_OK) foci_parallel(ctx, calls.first_item[count], byte_item, &calls);
+    for (int32_t n = 0; n < count; n++)
+        if (calls.call[n].a && find_unpacked(&calls, n) == n)
+            foci_byte_rows_free(ctx, &calls.call[n].x);
+    return status;
+}
+
+#endif /* FOCI_OPS_MATMUL_MATMUL_BYTES_BODY_H */
