@@ -42,8 +42,9 @@ FOCAL_API focal_status focal_sampler_accept(focal_sampler *sampler, int32_t id);
 FOCAL_API focal_status focal_sampler_pick(focal_sampler *sampler, float *logits, int32_t *id);
 
 /* Appends the ids of a conversation as the model's template writes it. The template's own text may
- * hold control tokens; what the messages hold stays text, even where it reads like one. chat must
- * have its messages as such, not as JSON. bos_token and eos_token are filled in from the model
+ * hold control tokens; what the messages hold stays text, even where it reads like one (such a
+ * message is a mark while the template runs: a template that measures or cuts it sees that). chat
+ * must have its messages as such, not as JSON. bos_token and eos_token are filled in from the model
  * where they are NULL. */
 FOCAL_API focal_status focal_chat_encode(const focal_model *model, focal_template *tpl,
                                          const focal_chat *chat, focal_ids *out);

@@ -49,7 +49,8 @@ static foci_linear matrix(const foci_weights *w, int64_t N, int64_t K, bool has_
 
 static foci_gain gain(const foci_config *c, const foci_weights *w)
 {
-    return (foci_gain){w->vectors, c->norm == FOCI_NORM_LAYER ? w->vectors : NULL};
+    return (foci_gain){.weight = w->vectors,
+                       .bias = c->norm == FOCI_NORM_LAYER ? w->vectors : NULL};
 }
 
 static void fill_layer(const foci_config *c, const foci_weights *w, foci_layer *layer)

@@ -17,7 +17,7 @@ static bool is_size(int64_t n)
 static focal_status check_types(focal_ctx *ctx, const foci_matmul_args *a)
 {
     if ((!is_computed(a->x_dtype) && a->x_dtype != FOCAL_Q8_0) || !is_computed(a->out_dtype))
-        return foci_fail(ctx, FOCAL_EINVAL, "matmul: x is %s and out %s, both must be f32 or bf16",
+        return foci_fail(ctx, FOCAL_EINVAL, "matmul: x is %s and out %s: x must be f32, bf16 or q8_0, out f32 or bf16",
                          focal_dtype_name(a->x_dtype), focal_dtype_name(a->out_dtype));
     const int32_t block = focal_dtype_block(a->w_dtype);
     if (a->x_dtype == FOCAL_Q8_0 && block == 1)
