@@ -124,16 +124,13 @@ static bool check_case(focal_ctx *ctx, const focal_model *model, const foci_json
                        .add_generation_prompt =
                            foci_json_bool(foci_json_get(chat, "add_generation_prompt"), false)};
     if (!plain_messages(chat, messages, &args.message_count)) return false;
+    /* A message that reads like a control token is a mark while the template runs: what it cuts or
+     * measures is another text (messages_stay_text looks at these). */
+    if (strcmp(chat_name, "like_a_template") == 0) return false;
     char path[512];
     size_t bytes = 0;
     (void)snprintf(path, sizeof path, "%s/golden/templates/%s", FOCAL_TEST_DIR, name);
     char *source = read_bytes(path, &bytes);
-    /* A message that reads like a control token is a mark while the template runs, and has another
-     * length. */
-    if (strcmp(chat_name, "like_a_template") == 0 && memmem(source, bytes, "| length", 8)) {
-        free(source);
-        return false;
-    }
     focal_template *tpl = open_template(ctx, source, bytes);
     free(source);
     focal_ids ids = {0}, whole = {0};
@@ -148,7 +145,7 @@ static bool check_case(focal_ctx *ctx, const focal_model *model, const foci_json
         if (strcmp(text, right) != 0) fail_msg("%s, %s: '%s'", name, chat_name, text);
         free(right);
         free(text);
-        /* In one piece, as transformers does it, where no message reads like a special token. */
+        /* In one piece, as transformers does it. */
         assert_status(ctx,
                       focal_tokenizer_encode(ctx, focal_model_tokenizer(model),
                                              foci_json_string(expected), foci_json_length(expected),
@@ -157,8 +154,7 @@ static bool check_case(focal_ctx *ctx, const focal_model *model, const foci_json
         const bool is_equal = whole.count == ids.count &&
                               (ids.count == 0 || memcmp(whole.ids, ids.ids,
                                                         (size_t)ids.count * sizeof *ids.ids) == 0);
-        if (!is_equal && strcmp(chat_name, "like_a_template") != 0)
-            fail_msg("%s, %s: the ids are not those of the text", name, chat_name);
+        if (!is_equal) fail_msg("%s, %s: the ids are not those of the text", name, chat_name);
     }
     focal_ids_free(ctx, &whole);
     focal_ids_free(ctx, &ids);
