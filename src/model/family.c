@@ -101,8 +101,9 @@ static focal_status check_rope(focal_ctx *ctx, const char *what, const foci_conf
         return foci_fail(ctx, FOCAL_EFORMAT, "%s: %d of %d elements of a head are rotated", what,
                          rope->rotated, c->D);
     if (!(rope->base > 1.0 && rope->base < 1e18))
-        return foci_fail(ctx, FOCAL_EFORMAT, "%s: the rope base is %g, it must be above 1 and below 1e18",
-                         what, rope->base);
+        return foci_fail(ctx, FOCAL_EFORMAT,
+                         "%s: the rope base is %g, it must be above 1 and below 1e18", what,
+                         rope->base);
     return FOCAL_OK;
 }
 
@@ -130,8 +131,9 @@ focal_status foci_config_check(focal_ctx *ctx, const char *what, const foci_conf
         return foci_fail(ctx, FOCAL_EFORMAT, "%s: %d query heads over %d key heads", what, c->H,
                          c->G);
     if (!(c->epsilon > 0.0F && c->epsilon < 1.0F))
-        return foci_fail(ctx, FOCAL_EFORMAT, "%s: the norms' epsilon is %g, it must be above 0 and below 1",
-                         what, (double)c->epsilon);
+        return foci_fail(ctx, FOCAL_EFORMAT,
+                         "%s: the norms' epsilon is %g, it must be above 0 and below 1", what,
+                         (double)c->epsilon);
     if (!(c->attn_scale > 0.0F && c->attn_scale < 1e6F) || !(c->attn_softcap >= 0.0F) ||
         !(c->final_softcap >= 0.0F))
         return foci_fail(ctx, FOCAL_EFORMAT, "%s: attention scale %g, soft caps %g and %g", what,
