@@ -3,7 +3,7 @@
  *
  * x is the residual stream, always float32. What products read is in the model's precision:
  * float32 is the reference, bfloat16 the fast path. There, where rows are few and weights
- * quantised, they read bytes (q8_0): a product then takes as long as its weights take to come from
+ * quantised, they read integers: a product then takes as long as its weights take to come from
  * memory. */
 #include <math.h>
 #include <string.h>
@@ -31,8 +31,8 @@ typedef struct pass {
     focal_cache *cache;
     const focal_forward_args *args;
     int32_t T;          /* tokens of all items */
-    bool is_few;        /* products with quantised weights read bytes; act is float32 then */
-    focal_dtype act;    /* of what (other) products read */
+    bool is_few;        /* products may round what they read to 16 bits; act is float32 then */
+    focal_dtype act;    /* of what products read */
     focal_dtype attn;   /* of attention's q and out, and of k and v but in q8_0 */
     float *x;           /* (T,C) */
     void *h;            /* (T,C) of act: what attention and feed-forward read */
@@ -44,7 +44,6 @@ typedef struct pass {
     float *y;           /* (T,C) what a block gives, where it is normalised before it is added */
     float *gate, *up;   /* (T,F) */
     void *hidden;       /* (T,F) of act */
-    void *bytes;        /* what the next product reads, as q8_0, where rows are few */
     int32_t *ids;       /* (T) */
     int32_t *positions; /* (T) */
     float *cos[2], *sin[2]; /* (T, rotated / 2) of global and of windowed layers */
@@ -69,21 +68,11 @@ static foci_cost linear_cost(int32_t rows, const foci_linear *w)
                                                (double)focal_dtype_block_bytes(w->dtype)};
 }
 
-/* Whether so many rows meet these weights as bytes. */
-static bool takes_bytes(const focal_model *model, const foci_linear *w, int32_t rows)
+/* Whether so many rows meet these weights as integers. */
+static bool takes_integers(const focal_model *model, const foci_linear *w, int32_t rows)
 {
-    const foci_config *c = &model->config;
     return model->precision == FOCAL_BF16 && rows <= FOCI_MATMUL_FEW &&
-           focal_dtype_block(w->dtype) > 1 && c->C % 32 == 0 && c->F % 32 == 0 &&
-           c->H * c->D % 32 == 0;
-}
-
-/* Few rows: what the next products read, as bytes. */
-static focal_status round_rows(const pass *p, int32_t rows, int64_t width, const void *x)
-{
-    if (!p->is_few) return FOCAL_OK;
-    const foci_q8_rows_args args = {.rows = rows, .width = width, .x = x, .out = p->bytes};
-    return foci_q8_rows(p->ctx, &args);
+           focal_dtype_block(w->dtype) > 1;
 }
 
 /* A product: out = (or, when adds, +=) x w^T + bias. */
@@ -94,7 +83,7 @@ typedef struct product {
     bool adds;
 } product;
 
-/* Products that read the same x, which is what round_rows() had, when it was called. */
+/* Products that read the same x. */
 static focal_status linears(const pass *p, const char *name, const void *x, const product *products,
                             int32_t count)
 {
@@ -102,13 +91,14 @@ static focal_status linears(const pass *p, const char *name, const void *x, cons
     foci_cost cost = no_cost;
     for (int32_t n = 0; n < count; n++) {
         const foci_linear *w = products[n].w;
-        const bool is_bytes = p->is_few && focal_dtype_block(w->dtype) > 1;
+
         args[n] = (foci_matmul_args){
             .M = p->T,
             .N = w->N,
             .K = w->K,
-            .x = is_bytes ? p->bytes : x,
-            .x_dtype = is_bytes ? FOCAL_Q8_0 : p->act,
+            .x = x,
+            .x_dtype = p->act,
+            .rounds_x = p->is_few,
             .x_stride = w->K,
             .w = w->w,
             .w_dtype = w->dtype,
@@ -174,11 +164,8 @@ static focal_status convert(const pass *p, int32_t rows, int32_t H, int32_t D, c
 static focal_status read_stream(const pass *p, const foci_gain *gain)
 {
     const int32_t C = p->model->config.C;
-    if (gain->weight)
-        FOCAL_TRY(normalise(p, gain, p->T, p->x, p->h, p->act));
-    else
-        FOCAL_TRY(convert(p, p->T, 1, C, p->x, C, 1.0F, p->h, p->act));
-    return round_rows(p, p->T, C, p->h);
+    if (gain->weight) return normalise(p, gain, p->T, p->x, p->h, p->act);
+    return convert(p, p->T, 1, C, p->x, C, 1.0F, p->h, p->act);
 }
 
 /* x += what a block gives through w, normalised where the family does it there. */
@@ -367,7 +354,6 @@ static focal_status attention_block(const pass *p, int32_t n)
     FOCAL_TRY(normalise_heads(p, &w->k_norm, c->G, p->qkv + (int64_t)c->H * c->D));
     TIMED(p, "rotate, cache", no_cost, place_qkv(p, n));
     TIMED(p, "attention", attention_cost(p, n), attend(p, n));
-    FOCAL_TRY(round_rows(p, p->T, (int64_t)c->H * c->D, p->o_act));
     return join_stream(p, "attention out", &w->out, p->o_act, &w->attn_post);
 }
 
@@ -388,7 +374,6 @@ static focal_status feed_forward_block(const pass *p, int32_t n)
         .out_dtype = p->act,
     };
     TIMED(p, "activation", no_cost, foci_gate(p->ctx, &gate));
-    FOCAL_TRY(round_rows(p, p->T, c->F, p->hidden));
     return join_stream(p, "feed-forward out", &w->down, p->hidden, &w->ffn_post);
 }
 
@@ -434,11 +419,10 @@ static focal_status head(const pass *p, int32_t first, int32_t count, float *log
     const foci_weights *w = &p->model->weights;
     pass rows = *p; /* a long prompt has few rows here */
     rows.T = count;
-    rows.is_few = takes_bytes(p->model, &w->head, count);
+    rows.is_few = takes_integers(p->model, &w->head, count);
     rows.act = rows.is_few ? FOCAL_F32 : p->model->precision;
     void *h = rows.is_few ? p->y : p->h;
     FOCAL_TRY(normalise(p, &w->final_norm, count, p->x + (int64_t)first * c->C, h, rows.act));
-    FOCAL_TRY(round_rows(&rows, count, c->C, h));
     FOCAL_TRY(linear(&rows, "vocabulary", &w->head, h, logits, c->V, false));
     if (c->final_softcap == 0.0F) return FOCAL_OK;
     return foci_soft_cap(p->ctx, logits, (int64_t)count * c->V, c->final_softcap);
@@ -516,9 +500,6 @@ static size_t lay_out(pass *p, char *base)
     p->up = take(base, &used, T * c->F, sizeof(float));
     p->gate = c->is_gated ? take(base, &used, T * c->F, sizeof(float)) : NULL;
     p->hidden = take(base, &used, T * c->F, act);
-    const int64_t widest = foci_max64(foci_max64(c->C, c->F), Q);
-    p->bytes = take(base, &used, foci_min64(T, FOCI_MATMUL_FEW) * foci_pieces(widest, 32),
-                    focal_dtype_block_bytes(FOCAL_Q8_0));
     p->ids = take(base, &used, T, sizeof(int32_t));
     p->positions = take(base, &used, T, sizeof(int32_t));
     for (int n = 0; n < 2; n++) {
@@ -593,7 +574,7 @@ focal_status focal_forward(focal_model *model, focal_cache *cache, const focal_f
     if (cache->model != model)
         return foci_fail(p.ctx, FOCAL_EINVAL, "forward: the cache belongs to another model");
     FOCAL_TRY(check_items(&p));
-    p.is_few = takes_bytes(model, &model->weights.layers[0].down, p.T);
+    p.is_few = takes_integers(model, &model->weights.layers[0].down, p.T);
     if (p.is_few) p.act = FOCAL_F32;
     for (int32_t n = 0; n < args->item_count; n++)
         FOCAL_TRY(foci_cache_reserve(cache, args->items[n].sequence, args->items[n].count));

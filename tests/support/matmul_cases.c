@@ -1,6 +1,7 @@
 /* Products to test. */
 #include "support/matmul_cases.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -56,22 +57,20 @@ static void fill_weights(unsigned char *to, focal_dtype dtype, int64_t count, ui
     }
 }
 
-/* x as blocks of bytes with gaps of NaN between the rows, and as numbers. */
-static void *new_byte_matrix(const foci_matmul_args *a, uint64_t seed, double *numbers)
+/* Rounding to 16 bits, for each 32 elements of a row, leaves these as they are: whole numbers up to
+ * 127 * 256, which one of them has, times a power of two. */
+static void make_whole(const foci_matmul_args *a, float *x, uint64_t seed, double *numbers)
 {
-    const size_t block = focal_dtype_block_bytes(FOCAL_Q8_0);
-    const int64_t blocks = a->K / 32, row_blocks = a->x_stride / 32;
-    unsigned char *data = new_array((size_t)(a->M * row_blocks), block);
-    float *values = new_array((size_t)a->K, sizeof *values);
-    memset(data, 0xFF, (size_t)(a->M * row_blocks) * block);
-    for (int64_t m = 0; m < a->M; m++) {
-        unsigned char *row = data + (size_t)(m * row_blocks) * block;
-        fill_weights(row, FOCAL_Q8_0, blocks * 32, seed + STREAM_X + (uint64_t)m);
-        assert_int_equal(focal_dequantize(FOCAL_Q8_0, row, a->K, values), FOCAL_OK);
-        for (int64_t k = 0; k < a->K; k++) numbers[m * a->K + k] = (double)values[k];
+    for (int64_t n = 0; n < a->M * a->K; n++) {
+        const uint32_t bits = foci_random_u32(seed, STREAM_X, (uint64_t)n);
+        const int64_t row = n / a->K, k = n % a->K;
+        const uint32_t block = foci_random_u32(seed, STREAM_SCALE, (uint64_t)(row * a->K + k / 32));
+        const int32_t most = 127 * 256;
+        const int32_t whole =
+            k % 32 == (int64_t)(block % 32U) ? most : (int32_t)(bits % (2 * most + 1)) - most;
+        x[row * a->x_stride + k] = ldexpf((float)whole, -16 - (int)(block / 32U % 8U));
+        numbers[n] = (double)x[row * a->x_stride + k];
     }
-    free(values);
-    return data;
 }
 
 /* The weights as the definition means them: (N,K), rounded where x is bfloat16. */
@@ -112,8 +111,8 @@ static void fill_case(matmul_case *c, uint64_t seed)
     foci_matmul_args *a = &c->args;
     const matmul_spec *s = &c->spec;
     double *x = c->numbers, *w = x + a->M * a->K, *bias = w + a->N * a->K, *old = bias + a->N;
-    c->x = s->x == FOCAL_Q8_0 ? new_byte_matrix(a, seed, x)
-                              : new_matrix(a->M, a->K, a->x_stride, s->x, seed, STREAM_X, x);
+    c->x = new_matrix(a->M, a->K, a->x_stride, s->x, seed, STREAM_X, x);
+    if (s->rounds) make_whole(a, c->x, seed, x);
     c->before = new_matrix(a->M, a->N, a->out_stride, s->out, seed, STREAM_OLD, old);
     c->bias = new_matrix(1, a->N, a->N, FOCAL_F32, seed, STREAM_BIAS, bias);
     if (!s->adds) fill_nan(c->before, (size_t)(a->M * a->out_stride), s->out);
@@ -142,6 +141,7 @@ matmul_case *matmul_case_new(const matmul_spec *spec, uint64_t seed)
                                  .K = K,
                                  .x_dtype = spec->x,
                                  .x_stride = K + spec->x_gap,
+                                 .rounds_x = spec->rounds,
                                  .w_dtype = spec->w,
                                  .w_is_transposed = spec->is_transposed,
                                  .adds = spec->adds,
@@ -241,8 +241,8 @@ matmul_spec matmul_spec_random(uint64_t seed)
                      .out_gap = foci_random_below(seed, STREAM_SPEC, 10, 4),
                      .w_shift = foci_random_below(seed, STREAM_SPEC, 11, 5)};
     if (!s.is_transposed && focal_dtype_block(s.w) > 1 && coin(seed, 13)) {
-        s.x = FOCAL_Q8_0;
-        s.x_gap *= 32;
+        s.x = FOCAL_F32;
+        s.rounds = true;
     }
     if (s.is_transposed) s.w = plain_types[foci_random_below(seed, STREAM_SPEC, 12, 3)];
     return s;
@@ -253,10 +253,11 @@ const char *matmul_case_text(const matmul_case *c)
     static char text[256];
     const foci_matmul_args *a = &c->args;
     (void)snprintf(text, sizeof text,
-                   "%lld x %lld x %lld, x %s, w %s%s, out %s%s%s, gaps %lld %lld, shift %zu",
+                   "%lld x %lld x %lld, x %s%s, w %s%s, out %s%s%s, gaps %lld %lld, shift %zu",
                    (long long)a->M, (long long)a->N, (long long)a->K, focal_dtype_name(a->x_dtype),
-                   focal_dtype_name(a->w_dtype), a->w_is_transposed ? " transposed" : "",
-                   focal_dtype_name(a->out_dtype), a->bias ? ", bias" : "", a->adds ? ", adds" : "",
-                   (long long)c->spec.x_gap, (long long)c->spec.out_gap, c->spec.w_shift);
+                   a->rounds_x ? " rounded" : "", focal_dtype_name(a->w_dtype),
+                   a->w_is_transposed ? " transposed" : "", focal_dtype_name(a->out_dtype),
+                   a->bias ? ", bias" : "", a->adds ? ", adds" : "", (long long)c->spec.x_gap,
+                   (long long)c->spec.out_gap, c->spec.w_shift);
     return text;
 }

@@ -10,6 +10,7 @@ typedef struct matmul_spec {
     int64_t M, N, K; /* K is rounded up to whole blocks of w */
     focal_dtype x, w, out;
     bool is_transposed, has_bias, adds;
+    bool rounds;            /* rounds_x, with an x that this leaves alone */
     int64_t x_gap, out_gap; /* elements between rows */
     size_t w_shift;         /* bytes of w from the start of a line */
 } matmul_spec;

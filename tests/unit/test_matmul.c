@@ -66,13 +66,12 @@ static void kernels_match_oracle_in_every_type(void **state)
     static const int64_t rows[] = {1, 3, 8, 64, 69};
     for (int w = FOCAL_F32; w <= FOCAL_IQ4_NL; w++) {
         for (size_t m = 0; m < FOCAL_COUNT(rows); m++) {
-            static const focal_dtype types[] = {FOCAL_F32, FOCAL_BF16, FOCAL_Q8_0};
-            for (size_t x = 0; x < FOCAL_COUNT(types); x++) {
+            for (int kind = 0; kind < 3; kind++) {
                 const int64_t block = focal_dtype_block((focal_dtype)w);
-                if (types[x] == FOCAL_Q8_0 && block == 1) continue;
-                matmul_spec spec = {.M = rows[m], .N = 45, .K = block, .x = types[x]};
+                matmul_spec spec = {.M = rows[m], .N = 45, .K = block, .rounds = kind == 2};
+                if (spec.rounds && block == 1) continue;
                 spec.w = (focal_dtype)w;
-                spec.out = types[x] == FOCAL_BF16 ? FOCAL_BF16 : FOCAL_F32;
+                spec.x = spec.out = kind == 1 ? FOCAL_BF16 : FOCAL_F32;
                 run_kernels(*state, &spec, (uint64_t)w + 1); /* one block */
                 spec.K = 5 * block;
                 spec.w_shift = 1;
@@ -128,8 +127,7 @@ static void run_rows(focal_ctx *ctx, const foci_matmul_kernel *kernel, matmul_ca
 {
     foci_matmul_args a = c->args;
     a.M = M;
-    a.x = (const char *)a.x + (size_t)(row * a.x_stride / focal_dtype_block(a.x_dtype)) *
-                                  focal_dtype_block_bytes(a.x_dtype);
+    a.x = (const char *)a.x + (size_t)(row * a.x_stride) * focal_dtype_bytes(a.x_dtype);
     a.out = (char *)a.out + (size_t)(row * a.out_stride) * focal_dtype_bytes(a.out_dtype);
     assert_status(ctx, kernel->run(ctx, &a), FOCAL_OK);
 }
@@ -147,7 +145,8 @@ static void few_rows_are_alone(void **state)
                                            {FOCAL_Q8_0, FOCAL_Q4_K}, {FOCAL_Q8_0, FOCAL_Q6_K}};
     for (size_t pair = 0; pair < FOCAL_COUNT(types); pair++) {
         matmul_spec spec = {.M = FOCI_MATMUL_FEW, .N = 43, .K = 300};
-        spec.x = types[pair][0];
+        spec.rounds = types[pair][0] == FOCAL_Q8_0; /* stands for it */
+        spec.x = spec.rounds ? FOCAL_F32 : types[pair][0];
         spec.w = types[pair][1];
         matmul_case *c = matmul_case_new(&spec, 7);
         char *alone = new_array(c->out_bytes, 1);
@@ -172,7 +171,8 @@ static void few_rows_are_alone(void **state)
     }
 }
 
-/* Products of one x in bytes have the same bits together as one by one, whatever their types. */
+/* Products of one x that may be rounded have the same bits together as one by one, whatever their
+ * types. */
 static void several_are_one_by_one(void **state)
 {
     focal_ctx *ctx = *state;
@@ -185,7 +185,7 @@ static void several_are_one_by_one(void **state)
         foci_matmul_args args[COUNT];
         for (int i = 0; i < COUNT; i++) {
             matmul_spec spec = {.M = M, .N = widths[i], .K = K, .has_bias = i == 1};
-            spec.x = FOCAL_Q8_0;
+            spec.rounds = true;
             spec.w = types[i];
             c[i] = matmul_case_new(&spec, 21);
             args[i] = c[i]->args;
@@ -208,6 +208,48 @@ static void several_are_one_by_one(void **state)
         matmul_case_check(c[0], "several"); /* the one whose own x it is */
         for (int i = 0; i < COUNT; i++) matmul_case_free(c[i]);
     }
+}
+
+/* Whatever x is, rounding moves no product by more than half a step: the largest of 32 elements is
+ * 127 * 256 steps. What is not finite makes its row NaN, and no other. */
+static void rounding_is_bounded(void **state)
+{
+    focal_ctx *ctx = *state;
+    enum { M = 3, N = 20, K = 544 };
+    const matmul_spec spec = {.M = M, .N = N, .K = K, .w = FOCAL_Q4_1};
+    matmul_case *c = matmul_case_new(&spec, 8);
+    c->args.rounds_x = true;
+    float *x = c->x;
+    for (int64_t k = 0; k < 32; k++) x[k] = ldexpf(x[k], -120); /* too small for a step */
+    x[K + 7] = 1000.0F;                                         /* its neighbours lose most */
+    const double *w = c->numbers + (int64_t)M * K;
+    for (size_t n = 0; n < foci_matmul_kernel_count; n++) {
+        const foci_matmul_kernel *kernel = &foci_matmul_kernels[n];
+        if (!kernel->can(ctx, &c->args)) continue;
+        assert_status(ctx, kernel->run(ctx, &c->args), FOCAL_OK);
+        for (int64_t i = 0; i < (int64_t)M * N; i++) {
+            double exact = 0.0, allowed = 0.0;
+            for (int64_t k = 0; k < K; k += 32) {
+                double most = 0.0, sum = 0.0;
+                for (int64_t e = k; e < k + 32; e++) {
+                    const double value = (double)x[i / N * K + e], weight = w[i % N * K + e];
+                    exact += value * weight;
+                    most = fmax(most, fabs(value));
+                    sum += fabs(weight);
+                }
+                allowed += (0.5 * most / (127 * 256) + 1e-6 * most) * sum + 1e-30;
+            }
+            const double got = (double)element_get(c->out, i, FOCAL_F32);
+            if (!(fabs(got - exact) <= allowed))
+                fail_msg("%s: %g, exact %g, allowed %g", kernel->name, got, exact, allowed);
+        }
+        x[K] = INFINITY;
+        assert_status(ctx, kernel->run(ctx, &c->args), FOCAL_OK);
+        for (int64_t i = 0; i < (int64_t)M * N; i++)
+            assert_int_equal(isfinite(element_get(c->out, i, FOCAL_F32)) != 0, i / N != 1);
+        x[K] = 0.5F;
+    }
+    matmul_case_free(c);
 }
 
 /* NaN in all other rows of x leaves a row's bits alone. */
@@ -295,10 +337,9 @@ static void lesser_machines_have_kernels(void **state)
     const unsigned sets[] = {0, FOCI_AVX2, FOCI_AVX2 | FOCI_AVX512};
     for (size_t n = 0; n < FOCAL_COUNT(sets); n++) {
         foci_ctx_mask_features(ctx, sets[n]);
-        for (int x = FOCAL_F32; x <= FOCAL_Q8_0; x++) {
-            if (x == FOCAL_F16) continue;
-            matmul_spec spec = {.M = 80, .N = 40, .K = 64, .x = x, .w = FOCAL_Q8_0};
-            spec.out = x == FOCAL_BF16 ? FOCAL_BF16 : FOCAL_F32;
+        for (int kind = 0; kind < 3; kind++) {
+            matmul_spec spec = {.M = 80, .N = 40, .K = 64, .w = FOCAL_Q8_0, .rounds = kind == 2};
+            spec.x = spec.out = kind == 1 ? FOCAL_BF16 : FOCAL_F32;
             matmul_case *c = matmul_case_new(&spec, 2);
             matmul_case_clear(c);
             assert_status(ctx, foci_matmul(ctx, &c->args), FOCAL_OK);
@@ -327,6 +368,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(bfloat16_is_float32_of_rounded_inputs, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(few_rows_are_alone, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(several_are_one_by_one, open_ctx, close_ctx),
+        cmocka_unit_test_setup_teardown(rounding_is_bounded, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(rows_do_not_see_each_other, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(odd_numbers_pass, open_ctx, close_ctx),
         cmocka_unit_test(pinned_kernels_run),

@@ -20,22 +20,38 @@ FOCI_INLINE __m128i load_half_bytes(const void *p)
     return _mm_loadu_si128((const __m128i *)p);
 }
 
-/* Dot products of four bytes a lane. Two products of a level and a byte fit in 16 bits as long as
- * levels are below 128. */
-FOCI_INLINE __m256 dot(__m256i levels, __m256i bytes)
+/* 32 bytes of x, upper and lower ones. */
+typedef struct byte_pair {
+    __m256i high, low;
+} byte_pair;
+
+FOCI_INLINE __m256 join_sums(__m256i upper, __m256i lower)
 {
-    const __m256i pairs = _mm256_maddubs_epi16(levels, bytes);
-    return _mm256_cvtepi32_ps(_mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+    return _mm256_cvtepi32_ps(_mm256_add_epi32(_mm256_slli_epi32(upper, 8), lower));
 }
 
-/* The same of values with a sign: lanes sum up pairs of both halves. */
-FOCI_INLINE __m256 dot_signed(__m256i a, __m256i b)
+/* Sums of four products a lane. Two products of a level and a byte fit in 16 bits as long as levels
+ * are below 128. */
+FOCI_INLINE __m256 dot(__m256i levels, byte_pair x)
+{
+    const __m256i one = _mm256_set1_epi16(1);
+    return join_sums(_mm256_madd_epi16(_mm256_maddubs_epi16(levels, x.high), one),
+                     _mm256_madd_epi16(_mm256_maddubs_epi16(levels, x.low), one));
+}
+
+/* Sums of pairs of both halves, of values with a sign. */
+FOCI_INLINE __m256i add_pairs(__m256i a, __m256i b)
 {
     const __m256i lower = _mm256_madd_epi16(_mm256_cvtepi8_epi16(_mm256_castsi256_si128(a)),
                                             _mm256_cvtepi8_epi16(_mm256_castsi256_si128(b)));
     const __m256i upper = _mm256_madd_epi16(_mm256_cvtepi8_epi16(_mm256_extracti128_si256(a, 1)),
                                             _mm256_cvtepi8_epi16(_mm256_extracti128_si256(b, 1)));
-    return _mm256_cvtepi32_ps(_mm256_add_epi32(lower, upper));
+    return _mm256_add_epi32(lower, upper);
+}
+
+FOCI_INLINE __m256 dot_signed(__m256i values, byte_pair x)
+{
+    return join_sums(add_pairs(values, x.high), add_pairs(values, x.low));
 }
 
 FOCI_INLINE __m128 read_half(const uint8_t *p)
@@ -100,7 +116,8 @@ FOCI_INLINE void add_quad(const uint8_t *p, const focal_dtype type, int64_t left
 #pragma GCC unroll 4
         for (int c = 0; c < count; c++) {
             const float *factor = x->factor + c * x->factor_stride + n;
-            const __m256i bytes = block_x(x->q + c * x->q_stride, type, n);
+            const byte_pair bytes = {block_x(x->high + c * x->q_stride, type, n),
+                                     block_x(x->low + c * x->q_stride, type, n)};
             const __m128 scale = _mm_mul_ss(d, _mm_load_ss(factor));
             const __m256 dots = is_signed ? dot_signed(levels, bytes) : dot(levels, bytes);
             s[c].dots = _mm256_fmadd_ps(dots, _mm256_broadcastss_ps(scale), s[c].dots);
@@ -213,8 +230,9 @@ FOCI_INLINE void add_k_block(const uint8_t *block, const focal_dtype type, const
         const __m256i levels = k_levels(block, type, part);
 #pragma GCC unroll 4
         for (int c = 0; c < count; c++) {
-            const __m256 dots =
-                dot(levels, load_bytes(x->q + c * x->q_stride + (ptrdiff_t)32 * part));
+            const int64_t at = c * x->q_stride + (int64_t)32 * part;
+            const byte_pair bytes = {load_bytes(x->high + at), load_bytes(x->low + at)};
+            const __m256 dots = dot(levels, bytes);
             const float *run = scaled[c] + (ptrdiff_t)(is_long ? part : 2 * part);
             const __m256 scale =
                 is_long ? _mm256_broadcast_ss(run)

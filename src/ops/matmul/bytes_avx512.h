@@ -17,9 +17,14 @@ typedef struct byte_sums {
     __m512 dots, mins;
 } byte_sums;
 
-FOCI_INLINE __m512i dot(__m512i acc, __m512i unsigned_bytes, __m512i signed_bytes)
+/* acc + sums of four products a lane: levels times the bytes of row c of x from `at` on. */
+FOCI_INLINE __m512i dot(__m512i acc, __m512i levels, const byte_x *x, int c, int64_t at)
 {
-    return _mm512_dpbusd_epi32(acc, unsigned_bytes, signed_bytes);
+    const int64_t place = c * x->q_stride + at;
+    const __m512i upper =
+        _mm512_dpbusd_epi32(_mm512_setzero_si512(), levels, _mm512_loadu_si512(x->high + place));
+    const __m512i lower = _mm512_dpbusd_epi32(acc, levels, _mm512_loadu_si512(x->low + place));
+    return _mm512_add_epi32(_mm512_slli_epi32(upper, 8), lower);
 }
 
 /* s->dots += scaled sums; lane n of the scale is that of lane index[n]. */
@@ -153,8 +158,7 @@ FOCI_INLINE void add_quad(const uint8_t *p, const focal_dtype type, int64_t left
     const halves b = quad_bytes(p, &r, type, left);
 #pragma GCC unroll 4
     for (int c = 0; c < count; c++) {
-        const __m512i first = _mm512_loadu_si512(x->q + c * x->q_stride);
-        const __m512i second = _mm512_loadu_si512(x->q + c * x->q_stride + 64);
+
         const __m256 scaled =
             _mm256_mul_ps(factors, _mm256_loadu_ps(x->factor + c * x->factor_stride));
         const __m512 wide = _mm512_castps256_ps512(scaled);
@@ -162,13 +166,13 @@ FOCI_INLINE void add_quad(const uint8_t *p, const focal_dtype type, int64_t left
         s[c].mins =
             _mm512_castps256_ps512(_mm256_add_ps(_mm512_castps512_ps256(s[c].mins), scaled));
         if (type == FOCAL_Q8_0) {
-            add_scaled(&s[c], dot(zero, b.lo, first), wide, spread(0, 8));
-            add_scaled(&s[c], dot(zero, b.hi, second), wide, spread(2, 8));
+            add_scaled(&s[c], dot(zero, b.lo, x, c, 0), wide, spread(0, 8));
+            add_scaled(&s[c], dot(zero, b.hi, x, c, 64), wide, spread(2, 8));
             continue;
         }
-        __m512i sum = dot(zero, b.hi, second);
+        __m512i sum = dot(zero, b.hi, x, c, 64);
         if (type == FOCAL_Q4_0 || type == FOCAL_Q4_1) sum = _mm512_srai_epi32(sum, 4);
-        add_scaled(&s[c], dot(sum, b.lo, first), wide, spread(0, 4));
+        add_scaled(&s[c], dot(sum, b.lo, x, c, 0), wide, spread(0, 4));
     }
 }
 
@@ -289,9 +293,8 @@ FOCI_INLINE void add_k_block(const uint8_t *block, const focal_dtype type, const
         const __m512i levels = k_levels(block, type, step);
 #pragma GCC unroll 4
         for (int c = 0; c < count; c++) {
-            const __m512i q = _mm512_loadu_si512(x->q + c * x->q_stride + 64 * step);
-            add_scaled(&s[c], dot(_mm512_setzero_si512(), levels, q), scaled[c],
-                       is_long ? spread(2 * step, 8) : spread(4 * step, 4));
+            const __m512i sum = dot(_mm512_setzero_si512(), levels, x, c, (int64_t)64 * step);
+            add_scaled(&s[c], sum, scaled[c], is_long ? spread(2 * step, 8) : spread(4 * step, 4));
         }
     }
 }

@@ -14,6 +14,13 @@ FOCI_INLINE void ask_ahead(const uint8_t *piece, const int64_t bytes)
     for (int64_t at = 0; at < bytes; at += 64) v_prefetch(piece + BYTES_AHEAD + at);
 }
 
+FOCI_INLINE void step_x(byte_x *x, int64_t elements, int64_t factors)
+{
+    x->high += elements;
+    x->low += elements;
+    x->factor += factors;
+}
+
 /* y[r * count + c] = row r of w (K elements, one row behind the other) with row c of x; BYTE_SUMS
  * of them. Rows are taken in turn: memory is fastest in order. Every sum is made for itself: no bit
  * depends on count. */
@@ -34,8 +41,7 @@ FOCI_INLINE void dot_bytes(const uint8_t *const w[], const focal_dtype type, int
             for (int64_t at = 0; at < K; at += FOCI_BYTE_SPAN, p += bytes) {
                 ask_ahead(p, bytes);
                 add_k_block(p, type, &x, to, count);
-                x.q += FOCI_BYTE_SPAN;
-                x.factor += FOCI_BYTE_FACTORS;
+                step_x(&x, FOCI_BYTE_SPAN, FOCI_BYTE_FACTORS);
             }
             continue;
         }
@@ -43,8 +49,7 @@ FOCI_INLINE void dot_bytes(const uint8_t *const w[], const focal_dtype type, int
         for (int64_t at = 0; at < quads; at++, p += bytes) {
             ask_ahead(p, bytes);
             add_quad(p, type, 4, &x, to, count);
-            x.q += 128;
-            x.factor += at % 2 == 0 ? 8 : FOCI_BYTE_FACTORS - 8;
+            step_x(&x, 128, at % 2 == 0 ? 8 : FOCI_BYTE_FACTORS - 8);
         }
         if (K % 128 != 0) add_quad(p, type, K % 128 / 32, &x, to, count);
     }

@@ -13,7 +13,7 @@ enum { BYTE_SUMS = 4 /* rows of w times rows of x at a time */ };
 
 /* Rows of x, from some place on. */
 typedef struct byte_x {
-    const int8_t *q;
+    const int8_t *high, *low;
     const float *factor;
     int64_t q_stride, factor_stride; /* to the next row */
 } byte_x;

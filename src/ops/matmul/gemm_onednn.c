@@ -41,7 +41,7 @@ typedef struct gemm_call {
 bool foci_matmul_onednn_can(const focal_ctx *ctx, const foci_matmul_args *a)
 {
     if (!foci_on_host(ctx) || DNNL_CPU_THREADING_RUNTIME != DNNL_RUNTIME_OMP) return false;
-    if (a->x_dtype == FOCAL_Q8_0) return false;
+
     if (a->x_dtype == FOCAL_BF16 && !foci_has(ctx, FOCI_AVX512BF16)) return false;
     if (a->x_dtype == FOCAL_F32 && a->out_dtype != FOCAL_F32) return false;
     if (a->w_is_transposed && a->w_dtype != a->x_dtype) return false;

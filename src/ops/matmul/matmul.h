@@ -8,8 +8,9 @@
  *
  * x float32 is the exact path: weights become float32, products and sums are float32. x bfloat16 is
  * the fast one: weights are rounded to bfloat16 (nothing is lost when they are), products are
- * exact, sums float32. x q8_0, against quantised weights, is the fastest where rows are few: runs
- * of bytes are multiplied and summed exactly, as integers, and scaled in float32. A row holds whole
+ * exact, sums float32. rounds_x is the fastest where rows are few and weights quantised: float32 x
+ * may be rounded to whole numbers of 16 bits, one scale for each 32, and runs of elements are then
+ * multiplied and summed exactly, as integers, and scaled in float32. A row holds whole
  * blocks of its type; its bytes may lie at any address. x, bias and out lie at a multiple of their
  * element and belong to the caller; out overlaps neither x nor w, though rows of x and out may
  * alternate in one buffer of the same stride in bytes. */
@@ -17,8 +18,9 @@ typedef struct foci_matmul_args {
     int64_t M, N, K;
     const void *x; /* (M,K) */
     focal_dtype x_dtype;
-    int64_t x_stride; /* elements from row to row, at least K; of q8_0, a multiple of 32 */
-    const void *w;    /* (N,K), rows one behind the other */
+    int64_t x_stride; /* elements from row to row, at least K */
+    bool rounds_x;
+    const void *w; /* (N,K), rows one behind the other */
     focal_dtype w_dtype;
     bool w_is_transposed; /* w is (K,N) instead: float32, bfloat16 and float16 only */
     const float *bias;    /* (N) or NULL */
@@ -35,8 +37,8 @@ typedef struct foci_matmul_args {
  * FOCAL_EUNSUPPORTED when the pinned kernel cannot; what out then contains is unspecified. */
 focal_status foci_matmul(focal_ctx *ctx, const foci_matmul_args *args);
 
-/* Several products of one x (same M, K, x, x_dtype and x_stride), one after the other; where x is
- * bytes, all at once. Outputs must not overlap. */
+/* Several products of one x (same M, K, x, x_dtype and x_stride), one after the other; where x may
+ * be rounded, all at once. Outputs must not overlap. */
 focal_status foci_matmul_several(focal_ctx *ctx, const foci_matmul_args *args, int32_t count);
 
 enum { FOCI_MATMUL_FEW = 64, FOCI_MATMUL_SEVERAL = 4 };

@@ -15,7 +15,7 @@ bool foci_matmul_avx2_can(const focal_ctx *ctx, const foci_matmul_args *args)
 
 focal_status foci_matmul_avx2_run(focal_ctx *ctx, const foci_matmul_args *args)
 {
-    return args->x_dtype == FOCAL_Q8_0 ? multiply_bytes(ctx, args, 1) : multiply(ctx, args);
+    return foci_takes_bytes(args) ? multiply_bytes(ctx, args, 1) : multiply(ctx, args);
 }
 
 focal_status foci_matmul_avx2_bytes(focal_ctx *ctx, const foci_matmul_args *args, int32_t count)

@@ -9,12 +9,13 @@
 
 bool foci_matmul_avx512bf16_can(const focal_ctx *ctx, const foci_matmul_args *args)
 {
-    return foci_on_host(ctx) && foci_has(ctx, FOCI_AVX512BF16) && args->x_dtype != FOCAL_F32;
+    return foci_on_host(ctx) && foci_has(ctx, FOCI_AVX512BF16) &&
+           (args->x_dtype == FOCAL_BF16 || foci_takes_bytes(args));
 }
 
 focal_status foci_matmul_avx512bf16_run(focal_ctx *ctx, const foci_matmul_args *args)
 {
-    return args->x_dtype == FOCAL_Q8_0 ? multiply_bytes(ctx, args, 1) : multiply(ctx, args);
+    return foci_takes_bytes(args) ? multiply_bytes(ctx, args, 1) : multiply(ctx, args);
 }
 
 focal_status foci_matmul_avx512bf16_bytes(focal_ctx *ctx, const foci_matmul_args *args,

@@ -1,4 +1,4 @@
-/* x in bytes (q8_0) against quantised weights: which rows meet when. Included by one file an
+/* x in bytes against quantised weights: which rows meet when. Included by one file an
  * instruction set, after matmul_few_body.h and what multiplies a row there (dot_bytes). */
 #ifndef FOCI_OPS_MATMUL_MATMUL_BYTES_BODY_H
 #define FOCI_OPS_MATMUL_MATMUL_BYTES_BODY_H
@@ -25,7 +25,8 @@ FOCI_INLINE void multiply_rows(const byte_call *b, const focal_dtype type, int64
                                int64_t m, float *sums, const int count)
 {
     const int64_t spans = b->x.spans;
-    const byte_x x = {.q = b->x.q + m * spans * FOCI_BYTE_SPAN,
+    const byte_x x = {.high = b->x.high + m * spans * FOCI_BYTE_SPAN,
+                      .low = b->x.low + m * spans * FOCI_BYTE_SPAN,
                       .factor = b->x.factor + m * spans * FOCI_BYTE_FACTORS,
                       .q_stride = spans * FOCI_BYTE_SPAN,
                       .factor_stride = spans * FOCI_BYTE_FACTORS};

@@ -16,16 +16,10 @@ static bool is_size(int64_t n)
 
 static focal_status check_types(focal_ctx *ctx, const foci_matmul_args *a)
 {
-    if ((!is_computed(a->x_dtype) && a->x_dtype != FOCAL_Q8_0) || !is_computed(a->out_dtype))
-        return foci_fail(ctx, FOCAL_EINVAL, "matmul: x is %s and out %s: x must be f32, bf16 or q8_0, out f32 or bf16",
+    if (!is_computed(a->x_dtype) || !is_computed(a->out_dtype))
+        return foci_fail(ctx, FOCAL_EINVAL, "matmul: x is %s and out %s, both must be f32 or bf16",
                          focal_dtype_name(a->x_dtype), focal_dtype_name(a->out_dtype));
     const int32_t block = focal_dtype_block(a->w_dtype);
-    if (a->x_dtype == FOCAL_Q8_0 && block == 1)
-        return foci_fail(ctx, FOCAL_EINVAL, "matmul: x is q8_0 and w %s, which is not quantised",
-                         focal_dtype_name(a->w_dtype));
-    if (a->x_stride % focal_dtype_block(a->x_dtype) != 0)
-        return foci_fail(ctx, FOCAL_EINVAL, "matmul: stride %lld of x, not whole blocks of %d",
-                         (long long)a->x_stride, focal_dtype_block(a->x_dtype));
     if (block == 0)
         return foci_fail(ctx, FOCAL_EINVAL, "matmul: w has the unknown type %d", (int)a->w_dtype);
     if (a->w_is_transposed && block != 1)
@@ -67,10 +61,9 @@ static focal_status check_memory(focal_ctx *ctx, const foci_matmul_args *a)
 {
     const int64_t blocks = a->w_is_transposed ? a->N : a->K / focal_dtype_block(a->w_dtype);
     const int64_t w_rows = a->w_is_transposed ? a->K : a->N;
-    const int64_t x_block = focal_dtype_block(a->x_dtype);
+
     extent x, w, out;
-    if (!measure(a->M, a->K / x_block, a->x_stride / x_block, focal_dtype_block_bytes(a->x_dtype),
-                 &x) ||
+    if (!measure(a->M, a->K, a->x_stride, focal_dtype_bytes(a->x_dtype), &x) ||
         !measure(a->M, a->N, a->out_stride, focal_dtype_bytes(a->out_dtype), &out) ||
         !measure(w_rows, blocks, blocks, focal_dtype_block_bytes(a->w_dtype), &w))
         return foci_fail(

@@ -9,7 +9,7 @@ typedef struct foci_matmul_kernel {
     const char *name;
     bool (*can)(const focal_ctx *ctx, const foci_matmul_args *args);
     focal_status (*run)(focal_ctx *ctx, const foci_matmul_args *args);
-    /* Several products of one x in bytes; NULL: one after the other. */
+    /* Several products of one x that may be rounded; NULL: one after the other. */
     focal_status (*run_bytes)(focal_ctx *ctx, const foci_matmul_args *args, int32_t count);
 } foci_matmul_kernel;
 

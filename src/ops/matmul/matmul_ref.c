@@ -4,7 +4,6 @@
 
 #include "base/bf16.h"
 #include "base/ctx.h"
-#include "base/f16.h"
 #include "base/pool.h"
 #include "base/sizes.h"
 #include "ops/matmul/matmul_kernels.h"
@@ -29,11 +28,6 @@ static float element(const char *row, int64_t n, focal_dtype dtype)
     if (dtype == FOCAL_F32) {
         memcpy(&wide, row + n * (int64_t)sizeof wide, sizeof wide);
         return wide;
-    }
-    if (dtype == FOCAL_Q8_0) {
-        const char *block = row + n / 32 * 34;
-        memcpy(&half, block, sizeof half);
-        return foci_f16_to_float(half) * (float)(int8_t)block[2 + n % 32];
     }
     memcpy(&half, row + n * (int64_t)sizeof half, sizeof half);
     return foci_bf16_to_float(half);
@@ -73,8 +67,7 @@ static void column(void *arg, int64_t n, int32_t thread)
     (void)thread;
     const ref_call *c = arg;
     const foci_matmul_args *a = c->a;
-    const size_t x_bytes =
-        (size_t)(a->x_stride / focal_dtype_block(a->x_dtype)) * focal_dtype_block_bytes(a->x_dtype);
+    const size_t x_bytes = (size_t)a->x_stride * focal_dtype_bytes(a->x_dtype);
     for (int64_t first = 0; first < a->M; first += REF_ROWS) {
         const int64_t rows = foci_min64(a->M - first, REF_ROWS);
         double sum[REF_ROWS] = {0};

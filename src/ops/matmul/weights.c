@@ -12,9 +12,7 @@ foci_weights foci_weights_of(const focal_ctx *ctx, const foci_matmul_args *a, bo
         .block = block,
         .block_bytes = block_bytes,
         .row_bytes = (size_t)(width / block) * block_bytes,
-        .row_dtype = widens && a->w_dtype == FOCAL_BF16 ? FOCAL_BF16
-                     : a->x_dtype == FOCAL_Q8_0         ? FOCAL_F32
-                                                        : a->x_dtype,
+        .row_dtype = widens && a->w_dtype == FOCAL_BF16 ? FOCAL_BF16 : a->x_dtype,
         .expand = foci_quant_pick(ctx),
     };
 }
