@@ -41,6 +41,14 @@ static bool is_string(const foci_json *value, const char *text)
     return string && strcmp(string, text) == 0;
 }
 
+/* The first byte without a token; 256: there is none. */
+static unsigned missing_byte(const foci_vocab *vocab)
+{
+    unsigned byte = 0;
+    while (byte < 256 && vocab->byte_id[byte] >= 0) byte++;
+    return byte;
+}
+
 /* Byte-level text may be in NFC before: every reader of GGUF leaves that out. */
 static focal_status plan_byte_level(conversion *c)
 {
@@ -50,6 +58,8 @@ static focal_status plan_byte_level(conversion *c)
         if (normalizer->steps[n].kind != FOCI_NORMALIZE_FORM ||
             normalizer->steps[n].form != FOCI_NFC)
             return cannot(c, "a normalizer other than NFC");
+    if (c->tokenizer->bpe.unknown >= 0 && missing_byte(c->tokenizer->vocab) < 256)
+        return cannot(c, "model.unk_token for bytes without a token");
     FOCAL_TRY(foci_pre_of_json(c->ctx, c->what, c->root, c->tokenizer->bpe.ignore_merges, &pre));
     c->kind = "gpt2";
     c->pre = pre->name;
@@ -128,11 +138,10 @@ static focal_status plan_characters(conversion *c)
     const focal_tokenizer *t = c->tokenizer;
     if (!t->bpe.byte_fallback) return cannot(c, "model.byte_fallback false");
     if (t->bpe.ignore_merges) return cannot(c, "model.ignore_merges true");
-    for (int byte = 0; byte < 256; byte++)
-        if (t->vocab->byte_id[byte] < 0)
-            return foci_fail(c->ctx, FOCAL_EUNSUPPORTED,
-                             "%s: model.vocab has no token <0x%02X>, GGUF needs all of them",
-                             c->what, (unsigned)byte);
+    if (missing_byte(t->vocab) < 256)
+        return foci_fail(c->ctx, FOCAL_EUNSUPPORTED,
+                         "%s: model.vocab has no token <0x%02X>, GGUF needs all of them", c->what,
+                         missing_byte(t->vocab));
     FOCAL_TRY(plan_spaces(c));
     c->kind = "llama";
     return FOCAL_OK;

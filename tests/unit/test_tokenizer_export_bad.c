@@ -35,6 +35,9 @@ static const bad_part byte_level[] = {
     {"{" BYTES "'model':{'type':'BPE','ignore_merges':true,'vocab':{'a':0},'merges':[]}}",
      "model.ignore_merges true"},
     {"{" BYTES "'model':{'type':'BPE','vocab':{'a':0},'merges':[]}}", "without merges"},
+    {"{" BYTES "'model':{'type':'BPE','unk_token':'a','vocab':{'a':0,'b':1,'ab':2},"
+     "'merges':['a b']}}",
+     "model.unk_token for bytes without a token"},
     {"{" BYTES ADDED ",'lstrip':true}]," MODEL "}", "added token '<x>': lstrip"},
     {"{" BYTES ADDED ",'rstrip':true}]," MODEL "}", "added token '<x>': rstrip"},
     {"{" BYTES ADDED ",'single_word':true}]," MODEL "}", "added token '<x>': single_word"},
