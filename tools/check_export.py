@@ -32,7 +32,8 @@ socially in colonies, while most are solitary. Bees are found on every continent
 in every habitat on the planet that contains insect-pollinated flowering plants."""
 TOKENS = 24  # fewer than the smallest context
 # transformers in float32 against itself through our files: the same numbers but for the order of
-# sums. llama.cpp looks gelu up in a table of float16, which is most of the distance there is.
+# sums. llama.cpp has another order, too, and a table of float16 for gelu: the families with gelu are
+# the ones that are farther than 2e-6.
 SAME, NEAR = 1e-6, 2e-3
 # It also rounds activations to 8 bits before quantised matrices: a part of the loss.
 LOSS = 0.015
