@@ -179,9 +179,8 @@ static bool is_decided(foci_pattern *pattern, const foci_pattern_text *in, attem
         /* What was before is decided: no match begins there. */
         a->at = place[0] > a->at ? place[0] : a->at;
         a->window *= WIDER;
-    } else if (!sees_end &&
-               (*found == PCRE2_ERROR_NOMATCH || (*found > 0 && place[0] >= a->stop))) {
-        a->at = a->stop; /* an empty match at the window's end knows nothing of what follows */
+    } else if (!sees_end && *found == PCRE2_ERROR_NOMATCH) {
+        a->at = a->stop;
         a->window *= WIDER;
     } else {
         return true;

@@ -41,10 +41,7 @@ static focal_status split_blank(foci_run *run, foci_chars text, int64_t most, bo
         if (text.bytes == 0) return FOCAL_OK;
         const char *begin = text.data, *end = begin + text.bytes;
         const char *at = from_end ? end : begin;
-        if (most-- == 0) {
-            const foci_chars rest = foci_chars_strip(text, from_end, false);
-            return foci_values_add(run, parts, foci_string(rest));
-        }
+        if (most-- == 0) return foci_values_add(run, parts, foci_string(text));
         while (from_end ? at > begin : at < end) {
             const char *next = at;
             if (foci_char_is_space(from_end ? foci_char_back(&next) : foci_char_next(&next))) break;
