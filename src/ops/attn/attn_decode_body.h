@@ -203,7 +203,8 @@ FOCI_INLINE void stream_weights(stream *st, int32_t row, uint32_t bits)
     v_store(st->sum + (int64_t)row * VL,
             v_add(v_load(st->sum + (int64_t)row * VL), v_add(y[0], y[1])));
     if (PACK == 2 && st->call->a->has_q8_keys) /* to be scaled before they are packed */
-        for (int n = 0; n < 2; n++) v_store(st->p + (int64_t)row * STREAM_KEYS + n * VL, y[n]);
+        for (int n = 0; n < 2; n++)
+            v_store(st->p + (int64_t)row * STREAM_KEYS + (int64_t)n * VL, y[n]);
     else
         v_store_packed(st->p + (int64_t)row * (STREAM_KEYS / PACK), y[0], y[1]);
 }

@@ -118,7 +118,7 @@ FOCI_INLINE void q8_values(stream *st, int32_t first, const int count, const cha
                 v_zip(&lo, &hi);
 #pragma GCC unroll 4
                 for (int r = 0; r < count; r++) {
-                    const vec weight = v_set1(p[r * (STREAM_KEYS / PACK)]);
+                    const vec weight = v_set1(p[(int64_t)r * (STREAM_KEYS / PACK)]);
                     acc[r][(int64_t)2 * c] = v_dot(acc[r][(int64_t)2 * c], weight, lo);
                     acc[r][2 * c + 1] = v_dot(acc[r][2 * c + 1], weight, hi);
                 }
