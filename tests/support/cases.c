@@ -384,7 +384,7 @@ static void fill_blocks(void *data, double *copy, int32_t count, uint64_t seed, 
 {
     for (int32_t n = 0; n < count; n += Q8_LEVELS) {
         const uint64_t place = (uint64_t)at + (uint64_t)n, columns = 1ULL << 41;
-        uint64_t kind = 2 * foci_random_below(seed, stream, place ^ (1ULL << 40), 20);
+        uint64_t kind = 2 * (uint64_t)foci_random_below(seed, stream, place ^ (1ULL << 40), 20);
         if (foci_random_below(seed, stream, (uint64_t)n ^ columns, 8) == 0) kind = 1;
         const float scale = kind == 0 ? 0.0F : kind == 1 ? 0x1p-20F : 2.5F / 127.0F;
         const uint16_t half =

@@ -119,8 +119,8 @@ static void make_rows(focal_ctx *ctx, const void *problem, void *out)
 static void same_bits_at_any_thread_count(void **state)
 {
     (void)state;
-    float *x = new_normals(1500 * 64, 1.0F, 3);
-    assert_same_bits("q8_rows", 1500 * 2 * 34, x, make_rows);
+    float *x = new_normals((int64_t)1500 * 64, 1.0F, 3);
+    assert_same_bits("q8_rows", (size_t)1500 * 2 * 34, x, make_rows);
     free(x);
 }
 

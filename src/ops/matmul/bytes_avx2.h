@@ -144,7 +144,8 @@ FOCI_INLINE __m256i k_levels(const uint8_t *block, const focal_dtype type, int p
     if (type == FOCAL_Q4_K || type == FOCAL_Q5_K) {
         const foci_q4_k *four = (const foci_q4_k *)(const void *)block;
         const foci_q5_k *five = (const foci_q5_k *)(const void *)block;
-        const __m256i q = load_bytes((type == FOCAL_Q4_K ? four->q : five->q) + part / 2 * 32);
+        const __m256i q =
+            load_bytes((type == FOCAL_Q4_K ? four->q : five->q) + (ptrdiff_t)(part / 2) * 32);
         const __m256i low =
             _mm256_and_si256(part % 2 == 0 ? q : _mm256_srli_epi16(q, 4), _mm256_set1_epi8(15));
         return type == FOCAL_Q4_K ? low : _mm256_or_si256(low, pick_bit(five->high, part, 16));
@@ -152,17 +153,17 @@ FOCI_INLINE __m256i k_levels(const uint8_t *block, const focal_dtype type, int p
     const int quarter = part % 4, half = part / 4;
     if (type == FOCAL_Q6_K) {
         const foci_q6_k *b = (const foci_q6_k *)(const void *)block;
-        const __m256i q = load_bytes(b->q + half * 64 + quarter % 2 * 32);
+        const __m256i q = load_bytes(b->q + (ptrdiff_t)half * 64 + (ptrdiff_t)(quarter % 2) * 32);
         const __m256i low =
             _mm256_and_si256(quarter < 2 ? q : _mm256_srli_epi16(q, 4), _mm256_set1_epi8(15));
-        const __m256i high = load_bytes(b->high + half * 32);
+        const __m256i high = load_bytes(b->high + (ptrdiff_t)half * 32);
         const __m256i moved = quarter < 2 ? _mm256_slli_epi16(high, 4 - 2 * quarter)
                                           : _mm256_srli_epi16(high, 2 * quarter - 4);
         return _mm256_or_si256(low, _mm256_and_si256(moved, _mm256_set1_epi8(0x30)));
     }
     const foci_q2_k *two = (const foci_q2_k *)(const void *)block;
     const foci_q3_k *three = (const foci_q3_k *)(const void *)block;
-    const __m256i q = load_bytes((type == FOCAL_Q2_K ? two->q : three->q) + half * 32);
+    const __m256i q = load_bytes((type == FOCAL_Q2_K ? two->q : three->q) + (ptrdiff_t)half * 32);
     const __m256i low = _mm256_and_si256(_mm256_srli_epi16(q, 2 * quarter), _mm256_set1_epi8(3));
     return type == FOCAL_Q2_K ? low : _mm256_or_si256(low, pick_bit(three->high, part, 4));
 }

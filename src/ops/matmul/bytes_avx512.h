@@ -117,8 +117,10 @@ FOCI_INLINE halves quad_bytes(const uint8_t *p, const quad *r, const focal_dtype
         const __m512i flip = _mm512_set1_epi8((char)0x80);
         __m256i q[4];
         for (int n = 0; n < 4; n++)
-            q[n] = n < left ? _mm256_loadu_si256((const __m256i *)(const void *)(p + 34 * n + 2))
-                            : _mm256_setzero_si256();
+            q[n] =
+                n < left
+                    ? _mm256_loadu_si256((const __m256i *)(const void *)(p + (ptrdiff_t)34 * n + 2))
+                    : _mm256_setzero_si256();
         b.lo = _mm512_inserti64x4(_mm512_castsi256_si512(q[0]), q[1], 1);
         b.hi = _mm512_inserti64x4(_mm512_castsi256_si512(q[2]), q[3], 1);
         b.lo = _mm512_xor_si512(b.lo, flip);
@@ -205,18 +207,18 @@ FOCI_INLINE __m512i k_levels(const uint8_t *block, const focal_dtype type, int s
     const __m512i low = _mm512_set1_epi8(15);
     if (type == FOCAL_Q4_K) {
         const foci_q4_k *b = (const foci_q4_k *)(const void *)block;
-        return _mm512_and_si512(both_halves(b->q + 32 * step, 0, 4), low);
+        return _mm512_and_si512(both_halves(b->q + (ptrdiff_t)32 * step, 0, 4), low);
     }
     if (type == FOCAL_Q5_K) {
         const foci_q5_k *b = (const foci_q5_k *)(const void *)block;
-        return add_bit(_mm512_and_si512(both_halves(b->q + 32 * step, 0, 4), low), b->high, step,
-                       16);
+        return add_bit(_mm512_and_si512(both_halves(b->q + (ptrdiff_t)32 * step, 0, 4), low),
+                       b->high, step, 16);
     }
     if (type == FOCAL_Q6_K) {
         const foci_q6_k *b = (const foci_q6_k *)(const void *)block;
-        const __m512i q = _mm512_loadu_si512(b->q + step / 2 * 64);
-        const __m512i high = _mm512_broadcast_i64x4(
-            _mm256_loadu_si256((const __m256i *)(const void *)(b->high + step / 2 * 32)));
+        const __m512i q = _mm512_loadu_si512(b->q + (ptrdiff_t)(step / 2) * 64);
+        const __m512i high = _mm512_broadcast_i64x4(_mm256_loadu_si256(
+            (const __m256i *)(const void *)(b->high + (ptrdiff_t)(step / 2) * 32)));
         const __m512i counts =
             step % 2 == 0 ? _mm512_inserti64x4(_mm512_set1_epi16(4), _mm256_set1_epi16(2), 1)
                           : _mm512_inserti64x4(_mm512_setzero_si512(), _mm256_set1_epi16(2), 1);
@@ -229,12 +231,13 @@ FOCI_INLINE __m512i k_levels(const uint8_t *block, const focal_dtype type, int s
     const int lower = step % 2 * 4;
     if (type == FOCAL_Q2_K) {
         const foci_q2_k *b = (const foci_q2_k *)(const void *)block;
-        return _mm512_and_si512(both_halves(b->q + step / 2 * 32, lower, lower + 2),
+        return _mm512_and_si512(both_halves(b->q + (ptrdiff_t)(step / 2) * 32, lower, lower + 2),
                                 _mm512_set1_epi8(3));
     }
     const foci_q3_k *b = (const foci_q3_k *)(const void *)block;
     return add_bit(
-        _mm512_and_si512(both_halves(b->q + step / 2 * 32, lower, lower + 2), _mm512_set1_epi8(3)),
+        _mm512_and_si512(both_halves(b->q + (ptrdiff_t)(step / 2) * 32, lower, lower + 2),
+                         _mm512_set1_epi8(3)),
         b->high, step, 4);
 }
 

@@ -19,8 +19,8 @@ typedef struct byte_call {
     int64_t columns;  /* of an item */
 } byte_call;
 
-/* Rows n .. n + 3 of w (the last stands in for those past `end`) with rows [m, m + count) of x, 1,
- * 2 or 4 of them; sums[row of x][row of w], FEW_COLUMNS apart. */
+/* Rows n .. n + 3 of w (the last stands in for those past `end`) with rows [m, m + count) of x, 1
+ * or 4 of them; sums[row of x][row of w], FEW_COLUMNS apart. */
 FOCI_INLINE void multiply_rows(const byte_call *b, const focal_dtype type, int64_t n, int64_t end,
                                int64_t m, float *sums, const int count)
 {
@@ -40,7 +40,8 @@ FOCI_INLINE void multiply_rows(const byte_call *b, const focal_dtype type, int64
         }
         dot_bytes(w, type, b->a->K, &x, y, count);
         for (int r = 0; r < rows; r++)
-            for (int c = 0; c < count; c++) sums[c * FEW_COLUMNS + first + r] = y[r * count + c];
+            for (int c = 0; c < count; c++)
+                sums[(int64_t)c * FEW_COLUMNS + first + r] = y[r * count + c];
     }
 }
 
@@ -53,11 +54,7 @@ FOCI_INLINE void byte_columns(const byte_call *b, const focal_dtype type, int64_
         int64_t m = 0;
         for (; m + 4 <= rows; m += 4)
             multiply_rows(b, type, n, end, first + m, &sums[m][n - begin], 4);
-        if (rows - m >= 2) {
-            multiply_rows(b, type, n, end, first + m, &sums[m][n - begin], 2);
-            m += 2;
-        }
-        if (m < rows) multiply_rows(b, type, n, end, first + m, &sums[m][n - begin], 1);
+        for (; m < rows; m++) multiply_rows(b, type, n, end, first + m, &sums[m][n - begin], 1);
     }
     for (int64_t m = 0; m < rows; m++) finish_row(b->a, first + m, begin, sums[m], end - begin);
 }
@@ -112,11 +109,11 @@ static void byte_item(void *arg, int64_t index, int32_t thread)
     }
 }
 
-/* The call before n whose x is unpacked as this one needs it; n itself: none. */
-static int32_t find_unpacked(const byte_calls *calls, int32_t n)
+/* The first call whose x is unpacked as that of n: before n, or n itself. */
+static int32_t find_unpacked(const foci_matmul_args *args, int32_t n)
 {
     int32_t same = 0;
-    while (calls->call[same].a->w_dtype != calls->call[n].a->w_dtype) same++;
+    while (args[same].w_dtype != args[n].w_dtype) same++;
     return same;
 }
 
@@ -141,7 +138,7 @@ static focal_status multiply_bytes(focal_ctx *ctx, const foci_matmul_args *args,
         const int64_t pieces = foci_pieces(args[n].N * (int64_t)b->row_bytes, item_bytes);
         b->columns = foci_round_up(foci_pieces(args[n].N, pieces), BYTE_SUMS);
         calls.first_item[n + 1] = calls.first_item[n] + foci_pieces(args[n].N, b->columns);
-        const int32_t same = find_unpacked(&calls, n);
+        const int32_t same = find_unpacked(args, n);
         if (same < n)
             b->x = calls.call[same].x;
         else
@@ -149,8 +146,7 @@ static focal_status multiply_bytes(focal_ctx *ctx, const foci_matmul_args *args,
     }
     if (status == FOCAL_OK) foci_parallel(ctx, calls.first_item[count], byte_item, &calls);
     for (int32_t n = 0; n < count; n++)
-        if (calls.call[n].a && find_unpacked(&calls, n) == n)
-            foci_byte_rows_free(ctx, &calls.call[n].x);
+        if (find_unpacked(args, n) == n) foci_byte_rows_free(ctx, &calls.call[n].x);
     return status;
 }
 
