@@ -120,7 +120,8 @@ static focal_status linears(const pass *p, const char *name, const void *x, cons
 static focal_status linear(const pass *p, const char *name, const foci_linear *w, const void *x,
                            float *out, int64_t out_stride, bool adds)
 {
-    const product one = {.w = w, .out = out, .out_stride = out_stride, .adds = adds};
+    product one = {.w = w, .out_stride = out_stride, .adds = adds};
+    one.out = out;
     return linears(p, name, x, &one, 1);
 }
 
