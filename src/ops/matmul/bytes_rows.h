@@ -56,7 +56,6 @@ FOCI_INLINE void dot_bytes(const uint8_t *const w[], const focal_dtype type, int
                            const byte_x *x, float y[BYTE_SUMS], const int count)
 {
     byte_sums s[BYTE_SUMS];
-#pragma GCC unroll 1
     for (int r = 0; r < BYTE_SUMS / count; r++)
         sum_row(w[r], type, K, x, s + (ptrdiff_t)r * count, count);
     store_totals(s, type, y);
