@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "cli.h"
@@ -102,8 +103,11 @@ static int answer(chat_state *s)
     int32_t shared = 0;
     writing w = {.keeps = true, .stop = &stop_answer, .started = writing_seconds()};
     focal_generate_result result = {0};
-    const focal_chat chat = {
-        .messages = s->turns, .message_count = s->turn_count, .add_generation_prompt = true};
+    struct tm now;
+    const focal_chat chat = {.messages = s->turns,
+                             .message_count = s->turn_count,
+                             .add_generation_prompt = true,
+                             .now = cli_local_time(&now)};
     stop_answer = 0;
     focal_status status = focal_chat_encode(s->model, s->tpl, &chat, &ids);
     if (status == FOCAL_OK) status = keep_shared(s, &ids, &shared);

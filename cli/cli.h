@@ -58,6 +58,10 @@ const char *cli_nearest(const char *word, const char *const *names, size_t count
 void *cli_alloc(const char *what, size_t count, size_t size);
 bool cli_fits_memory(double bytes); /* false after saying that it does not */
 
+/* The user's date and time, for templates that ask for it. */
+struct tm;
+const struct tm *cli_local_time(struct tm *now);
+
 /* A line on stderr that the next one overwrites; nothing unless stderr is a terminal. "" clears. */
 void cli_progress(const char *format, ...) __attribute__((format(printf, 1, 2)));
 

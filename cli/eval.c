@@ -110,10 +110,12 @@ static int run_ppl(focal_ctx *ctx, focal_model *model, const ppl_options *o)
         };
         if (status == FOCAL_OK) status = focal_ppl(model, &args, &result);
         cli_progress("%s", "");
-        if (status == FOCAL_OK)
-            print_result(&report, &result);
-        else
+        if (status != FOCAL_OK)
             code = cli_fail_ctx(ctx, status);
+        else if (!isfinite(result.loss))
+            code = cli_fail("eval ppl: the loss is not a finite number: the model gives none");
+        else
+            print_result(&report, &result);
     }
     free(report.running);
     focal_ids_free(ctx, &ids);

@@ -1,7 +1,9 @@
 /* focal generate: a prompt in, text out. */
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "cli.h"
 #include "focal/generate.h"
@@ -53,9 +55,11 @@ static focal_status encode_chat(focal_ctx *ctx, const focal_model *model, const 
     if (!source) return FOCAL_EUNSUPPORTED;
     focal_status status = focal_template_new(ctx, source, bytes, &tpl);
     focal_message messages[2] = {{"system", system}, {"user", text}};
+    struct tm now;
     const focal_chat chat = {.messages = system ? messages : messages + 1,
                              .message_count = system ? 2 : 1,
-                             .add_generation_prompt = true};
+                             .add_generation_prompt = true,
+                             .now = cli_local_time(&now)};
     if (status == FOCAL_OK) status = focal_chat_encode(model, tpl, &chat, ids);
     focal_template_free(tpl);
     return status;
@@ -73,13 +77,32 @@ static void print_json(const writing *w, const focal_generate_result *r, uint64_
            r->seconds, (unsigned long long)seed);
 }
 
+static volatile sig_atomic_t stop_writing; /* Ctrl-C: what is there by then is shown */
+
+static void on_interrupt(int number)
+{
+    (void)number;
+    stop_writing = 1;
+}
+
+/* The first Ctrl-C ends the text, the second one the program. */
+static void catch_interrupt(void)
+{
+    struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = SA_RESETHAND};
+    (void)sigemptyset(&action.sa_mask);
+    (void)sigaction(SIGINT, &action, NULL);
+}
+
 static int write_on(focal_ctx *ctx, focal_model *model, generate_options *o, const focal_ids *ids,
                     const focal_sampling *sampling)
 {
     const focal_cache_options cache_options = cli_cache_options(&o->model);
     focal_cache *cache = NULL;
     focal_generate_result result = {0};
-    writing w = {.is_quiet = o->is_json, .keeps = o->is_json, .started = writing_seconds()};
+    writing w = {.is_quiet = o->is_json,
+                 .keeps = o->is_json,
+                 .stop = &stop_writing,
+                 .started = writing_seconds()};
     const focal_generate_args args = {
         .prompt = ids->ids,
         .prompt_count = ids->count,
@@ -96,6 +119,7 @@ static int write_on(focal_ctx *ctx, focal_model *model, generate_options *o, con
         .user = &w,
     };
     focal_status status = focal_cache_new(model, &cache_options, &cache);
+    catch_interrupt();
     if (status == FOCAL_OK) status = focal_generate(model, cache, &args, &result);
     focal_cache_free(cache);
     int code = CLI_DONE;
@@ -108,6 +132,7 @@ static int write_on(focal_ctx *ctx, focal_model *model, generate_options *o, con
             putchar('\n');
         (void)fflush(stdout);
         writing_summary(&result);
+        if (stop_writing) code = CLI_INTERRUPTED;
     }
     writing_free(&w);
     return code;

@@ -112,8 +112,8 @@ char *cli_read_text(const char *path, size_t *bytes)
         }
         const size_t got = fread(text + used, 1, capacity - used - 1, file);
         used += got;
-        if (got > 0) continue;
-        if (!ferror(file)) { /* the end */
+        if (got > 0 && !feof(file)) continue; /* a terminal must not be asked behind its end */
+        if (!ferror(file)) {                  /* the end */
             if (!is_stdin) (void)fclose(file);
             text[used] = '\0';
             *bytes = used;

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "cli.h"
@@ -165,4 +166,10 @@ const char *cli_bold(void)
 const char *cli_plain(void)
 {
     return wants_colour() ? "\033[0m" : "";
+}
+
+const struct tm *cli_local_time(struct tm *now)
+{
+    const time_t seconds = time(NULL);
+    return localtime_r(&seconds, now);
 }

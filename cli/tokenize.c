@@ -70,6 +70,8 @@ static int parse_ids(const char *text, focal_ids *ids, int32_t **owned)
         list[count++] = (int32_t)id;
         at = end;
     }
+    if (count == 0 && text[strspn(text, " \t\r\n[]{}")] != '\0')
+        return cli_fail("'%.40s' holds no id", text);
     *owned = list;
     *ids = (focal_ids){list, (int64_t)count, (int64_t)capacity};
     return CLI_DONE;

@@ -94,7 +94,7 @@ focal_status foci_export_check_place(focal_ctx *ctx, const char *in, const char 
     FOCAL_TRY(check_overlap(ctx, in, S_ISDIR(source.st_mode), out));
     if (!exists) return FOCAL_OK;
     if (!replaces)
-        return foci_fail(ctx, FOCAL_EINVAL, "%s: is there already; only force replaces it", out);
+        return foci_fail(ctx, FOCAL_EINVAL, "%s: is there already; --force replaces it", out);
     if (to_gguf ? S_ISREG(target.st_mode) : S_ISDIR(target.st_mode)) return FOCAL_OK;
     return foci_fail(ctx, FOCAL_EINVAL, "%s: is there already and is no %s", out,
                      to_gguf ? "regular file" : "directory");
