@@ -190,41 +190,66 @@ static bool is_command(const char *line, const char *name)
     return strlen(name) == length && strncmp(line, name, length) == 0;
 }
 
-/* True when the conversation is to end. */
-static bool run_command(chat_state *s, const char *line)
+/* A sentence about a command that could not be followed. */
+static int complain(const char *sentence)
+{
+    (void)fputs(sentence, stderr);
+    return CLI_FAILED;
+}
+
+static int undo(chat_state *s, int32_t least)
+{
+    if (s->turn_count <= least) return complain("There is nothing to undo.\n");
+    while (s->turn_count > least && !is_user(s, s->turn_count - 1))
+        drop_turns(s, s->turn_count - 1);
+    if (is_user(s, s->turn_count - 1)) drop_turns(s, s->turn_count - 1);
+    return CLI_DONE;
+}
+
+static int answer_again(chat_state *s)
+{
+    if (s->turn_count < 2 || !is_user(s, s->turn_count - 2))
+        return complain("There is no answer to make again.\n");
+    drop_turns(s, s->turn_count - 1);
+    return answer(s);
+}
+
+static int take_file(chat_state *s, const char *path)
+{
+    size_t bytes = 0;
+    if (!*path) return complain("/file needs the path of a file.\n");
+    char *text = cli_read_text(path, &bytes);
+    if (!text) return CLI_FAILED;
+    free(s->file);
+    s->file = text;
+    (void)fprintf(stderr, "%zu bytes in front of the next message\n", bytes);
+    return CLI_DONE;
+}
+
+/* is_over: the conversation is to end. */
+static int run_command(chat_state *s, const char *line, bool *is_over)
 {
     const char *rest = line + strcspn(line, " ");
     rest += strspn(rest, " ");
     const bool has_system = s->turn_count > 0 && strcmp(s->turns[0].role, "system") == 0;
-    if (is_command(line, "/exit") || is_command(line, "/quit")) return true;
-    if (is_command(line, "/help")) {
+    const int32_t least = has_system ? 1 : 0;
+    if (is_command(line, "/again")) return answer_again(s);
+    if (is_command(line, "/file")) return take_file(s, rest);
+    if (is_command(line, "/undo")) return undo(s, least);
+    if (is_command(line, "/exit") || is_command(line, "/quit")) {
+        *is_over = true;
+    } else if (is_command(line, "/help")) {
         (void)fputs(help_text, stderr);
     } else if (is_command(line, "/reset")) {
-        drop_turns(s, has_system ? 1 : 0);
+        drop_turns(s, least);
     } else if (is_command(line, "/system")) {
         forget(s, *rest ? rest : NULL);
-    } else if (is_command(line, "/undo")) {
-        while (s->turn_count > 0 && !is_user(s, s->turn_count - 1) &&
-               s->turn_count > (has_system ? 1 : 0))
-            drop_turns(s, s->turn_count - 1);
-        if (is_user(s, s->turn_count - 1)) drop_turns(s, s->turn_count - 1);
-    } else if (is_command(line, "/again")) {
-        if (s->turn_count > 1 && is_user(s, s->turn_count - 2)) {
-            drop_turns(s, s->turn_count - 1);
-            (void)answer(s);
-        } else {
-            (void)fputs("There is no answer to make again.\n", stderr);
-        }
-    } else if (is_command(line, "/file") && *rest) {
-        size_t bytes = 0;
-        free(s->file);
-        s->file = cli_read_text(rest, &bytes);
-        if (s->file) (void)fprintf(stderr, "%zu bytes in front of the next message\n", bytes);
     } else {
         (void)fprintf(stderr, "There is no command '%.*s'; see /help.\n", (int)strcspn(line, " "),
                       line);
+        return CLI_FAILED;
     }
-    return false;
+    return CLI_DONE;
 }
 
 static int converse(chat_state *s)
@@ -234,18 +259,14 @@ static int converse(chat_state *s)
     const bool is_terminal = isatty(STDIN_FILENO);
     if (is_terminal) (void)fputs("A message, or /help. Ctrl-D leaves.\n", stderr);
     int code = CLI_DONE;
-    for (;;) {
+    for (bool is_over = false; !is_over;) {
         const char *line;
         const line_result got = line_editor_read(editor, "> ", &line);
         if (got == LINE_INTERRUPTED) continue;
         if (got == LINE_FAILED) code = cli_fail("reading failed: %s", strerror(errno));
         if (got != LINE_READ) break;
-        if (!*line) continue;
-        if (*line == '/') {
-            if (run_command(s, line)) break;
-            continue;
-        }
-        code = say(s, line);
+        if (line[strspn(line, " \t")] == '\0') continue;
+        code = *line == '/' ? run_command(s, line, &is_over) : say(s, line);
         if (code != CLI_DONE && !is_terminal) break;
     }
     line_editor_free(editor);

@@ -66,7 +66,8 @@ static void kernels_write_the_same_bytes(void **state)
     }
     check_kernels(ctx, "ties", x);
     free(x);
-    assert_ran("q8_rows", "ref");
+    /* every kernel that the machine has: the table has none of its own for bfloat16 */
+    assert_non_null(foci_rows_pick(ctx, &foci_q8_rows_op));
 }
 
 static bool is_spoilt(const uint8_t *block)
