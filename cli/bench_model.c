@@ -143,6 +143,15 @@ static double peak_rss_mb(void)
     return (double)usage.ru_maxrss / 1024.0 - READ_BYTES / 1048576.0;
 }
 
+/* The type that most parameters have: what llama-bench names a model by. */
+static const char *main_type(const focal_model_info *info)
+{
+    size_t most = 0;
+    for (size_t n = 1; n < CLI_COUNT(info->type_count); n++)
+        if (info->type_count[n] > info->type_count[most]) most = n;
+    return focal_dtype_name((focal_dtype)most);
+}
+
 static void print_row(const bench_run *r, const bench_test *t, const measure_samples *rates)
 {
     const double count = (double)(t->prompt > 0 ? t->prompt : t->count);
@@ -153,15 +162,16 @@ static void print_row(const bench_run *r, const bench_test *t, const measure_sam
     const int threads = focal_ctx_threads(r->ctx);
     if (r->o->format == FORMAT_MD) {
         printf("| %s %s | %.2f MiB | %.2f M | %d | %s | %.2f ± %.2f | %.2f | %.1f %% | %.0f |\n",
-               info->family, focal_dtype_name(info->precision), size, params, threads, t->name, ts,
-               deviation(rates), floor_ts, 100.0 * ts / floor_ts, peak_rss_mb());
+               info->family, main_type(info), size, params, threads, t->name, ts, deviation(rates),
+               floor_ts, 100.0 * ts / floor_ts, peak_rss_mb());
     } else if (r->o->format == FORMAT_CSV) {
-        printf("%s,%s,%d,%s,%.9g,%.9g,%.9g,%.9g,%.9g\n", info->family,
+        printf("%s,%s,%s,%d,%s,%.9g,%.9g,%.9g,%.9g,%.9g\n", info->family, main_type(info),
                focal_dtype_name(info->precision), threads, t->name, ts, deviation(rates), floor_ts,
                ts / floor_ts, peak_rss_mb());
     } else {
         output_table table = {.is_json = true};
         output_text(&table, "model", info->family);
+        output_text(&table, "type", main_type(info));
         output_text(&table, "precision", focal_dtype_name(info->precision));
         output_int(&table, "threads", threads);
         output_text(&table, "test", t->name);
@@ -257,8 +267,8 @@ static void print_head(const model_options *o)
         printf("| model | size | params | threads | test | t/s | floor t/s | of floor | peak MB |\n"
                "|---|---:|---:|---:|---:|---:|---:|---:|---:|\n");
     else if (o->format == FORMAT_CSV)
-        printf(
-            "model,precision,threads,test,avg_ts,stddev_ts,floor_ts,floor_fraction,peak_rss_mb\n");
+        printf("model,type,precision,threads,test,avg_ts,stddev_ts,floor_ts,floor_fraction,peak_"
+               "rss_mb\n");
 }
 
 static int run_tests(bench_run *r)
@@ -307,6 +317,13 @@ static int run_bench(focal_ctx *ctx, const model_options *o)
     return code;
 }
 
+static bool has_any(const cli_list *list)
+{
+    for (int32_t n = 0; n < list->count; n++)
+        if (list->items[n] > 0) return true;
+    return false;
+}
+
 int cli_bench_model(int argc, char **argv)
 {
     model_options o = {.prompts = {.items = {512}, .count = 1},
@@ -347,6 +364,8 @@ int cli_bench_model(int argc, char **argv)
     };
     int code = cli_parse(&usage, argc, argv);
     if (code >= 0) return code;
+    if (!has_any(&o.prompts) && !has_any(&o.counts))
+        return cli_wrong("bench model: nothing to time: -p and -n are both 0");
     focal_ctx *ctx = NULL;
     code = cli_open_ctx(o.threads, NULL, &ctx);
     if (code != CLI_DONE) return code;

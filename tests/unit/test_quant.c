@@ -10,7 +10,7 @@
 #include "base/ctx.h"
 #include "base/f16.h"
 #include "base/random.h"
-#include "ops/quant/blocks.h"
+#include "ops/blocks.h"
 #include "ops/quant/quant_kernels.h"
 
 enum { TYPES = FOCAL_IQ4_NL + 1 };

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/random.h"
-#include "ops/quant/blocks.h"
+#include "ops/blocks.h"
 #include "ops/quant/quant_kernels.h"
 
 enum { TYPES = FOCAL_IQ4_NL + 1, ROWS = 8, WIDTH = 1024, COUNT = ROWS * WIDTH };

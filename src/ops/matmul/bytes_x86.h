@@ -5,8 +5,8 @@
 #include <immintrin.h>
 #include <string.h>
 
+#include "ops/blocks.h"
 #include "ops/matmul/bytes.h"
-#include "ops/quant/blocks.h"
 #include "simd/tile.h"
 
 enum { BYTE_SUMS = 4 /* rows of w times rows of x at a time */ };

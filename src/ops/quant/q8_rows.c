@@ -6,7 +6,7 @@
 
 #include "base/ctx.h"
 #include "base/error.h"
-#include "ops/quant/blocks.h"
+#include "ops/blocks.h"
 #include "ops/quant/quant_kernels.h"
 
 static const foci_rows_kernel kernels[] = {

@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-#include "ops/quant/blocks.h"
+#include "ops/blocks.h"
 #include "ops/quant/q8_rows.h"
 
 static inline void quantize_block(const float *x, foci_q8_0 *block)

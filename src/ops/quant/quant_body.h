@@ -12,7 +12,7 @@
 
 #include "base/bf16.h"
 #include "base/ctx.h"
-#include "ops/quant/blocks.h"
+#include "ops/blocks.h"
 #include "ops/quant/quant_kernels.h"
 
 /* Every function here is inlined into one loop a type, where `target` is a constant. */

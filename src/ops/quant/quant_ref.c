@@ -5,7 +5,7 @@
 #include "base/bf16.h"
 #include "base/ctx.h"
 #include "base/sizes.h"
-#include "ops/quant/blocks.h"
+#include "ops/blocks.h"
 #include "ops/quant/quant_kernels.h"
 
 /* Element n of a small block of 4-bit levels, and bit n of `high` as the fifth. */

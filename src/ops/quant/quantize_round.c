@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/bf16.h"
-#include "ops/quant/blocks.h"
+#include "ops/blocks.h"
 #include "ops/quant/quant_kernels.h"
 
 bool foci_quantize_f32(const float *x, void *block)

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "ops/quant/blocks.h"
+#include "ops/blocks.h"
 #include "ops/quant/quant_kernels.h"
 
 enum {

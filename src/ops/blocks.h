@@ -1,8 +1,8 @@
 /* The blocks of GGUF's quantised types as they lie in a file. Every member is made of bytes, so a
  * block may lie at any address; float16 numbers are little-endian. x is the value, q the stored
  * level, and a run of elements shares d (its scale) and m (its minimum). */
-#ifndef FOCI_OPS_QUANT_BLOCKS_H
-#define FOCI_OPS_QUANT_BLOCKS_H
+#ifndef FOCI_OPS_BLOCKS_H
+#define FOCI_OPS_BLOCKS_H
 
 #include <stdint.h>
 #include <string.h>
@@ -150,4 +150,4 @@ static inline int foci_q3_k_scale(const uint8_t scales[12], int run)
     return (low | high << 4) - 32;
 }
 
-#endif /* FOCI_OPS_QUANT_BLOCKS_H */
+#endif /* FOCI_OPS_BLOCKS_H */
