@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -95,6 +96,36 @@ static void begin_batch(foci_pool *pool)
     pthread_mutex_unlock(&pool->lock);
 }
 
+/* Signals are the caller's: one that a worker took would not wake the thread that waits for it.
+ * What a thread brings upon itself, and what measures it, stays. */
+static void hold_signals(sigset_t *before)
+{
+    static const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP, SIGSYS, SIGPROF};
+    sigset_t others;
+    (void)sigfillset(&others);
+    for (size_t n = 0; n < sizeof own / sizeof own[0]; n++) (void)sigdelset(&others, own[n]);
+    (void)pthread_sigmask(SIG_BLOCK, &others, before);
+}
+
+/* Starts the workers; false: not all of them. */
+static bool start_workers(foci_pool *pool)
+{
+    sigset_t before;
+    bool is_fine = true;
+    hold_signals(&before); /* workers inherit it */
+    for (int32_t n = 1; is_fine && n < pool->threads; n++) {
+        worker_start *start = malloc(sizeof *start);
+        if (start) *start = (worker_start){pool, n};
+        is_fine = start && pthread_create(&pool->workers[n], NULL, worker_main, start) == 0;
+        if (is_fine)
+            pool->started = n;
+        else
+            free(start);
+    }
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return is_fine;
+}
+
 foci_pool *foci_pool_new(int32_t threads)
 {
     foci_pool *pool = calloc(1, sizeof *pool);
@@ -104,17 +135,7 @@ foci_pool *foci_pool_new(int32_t threads)
     pthread_cond_init(&pool->done, NULL);
     pool->threads = threads;
     pool->workers = calloc((size_t)threads, sizeof *pool->workers);
-    for (int32_t n = 1; pool->workers && n < threads; n++) {
-        worker_start *start = malloc(sizeof *start);
-        if (start) *start = (worker_start){pool, n};
-        if (!start || pthread_create(&pool->workers[n], NULL, worker_main, start) != 0) {
-            free(start);
-            foci_pool_free(pool);
-            return NULL;
-        }
-        pool->started = n;
-    }
-    if (!pool->workers) {
+    if (!pool->workers || !start_workers(pool)) {
         foci_pool_free(pool);
         return NULL;
     }

@@ -1,8 +1,10 @@
 /* What everything stands on: status and messages, checked sizes, counted memory, the thread
  * pool, random numbers, bfloat16, and what the context reads from its surroundings. */
 #include <math.h>
+#include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -293,6 +295,41 @@ static void kept_scratch_makes_room(void **state)
     foci_scratch_free(ctx, second);
     focal_ctx_close(ctx);
     assert_int_equal(atomic_load(&m.blocks), 0);
+}
+
+typedef struct mask_case {
+    atomic_int began;
+    atomic_bool took_interrupt, took_fault; /* of a worker: not blocked */
+} mask_case;
+
+/* The caller's item waits until a worker has one too. */
+static void look_at_mask(void *arg, int64_t index, int32_t thread)
+{
+    (void)index;
+    mask_case *c = arg;
+    sigset_t mask;
+    if (thread != 0 && pthread_sigmask(SIG_SETMASK, NULL, &mask) == 0) {
+        atomic_store(&c->took_interrupt, sigismember(&mask, SIGINT) == 0);
+        atomic_store(&c->took_fault, sigismember(&mask, SIGSEGV) == 0);
+    }
+    atomic_fetch_add(&c->began, 1);
+    while (atomic_load(&c->began) < 2) (void)sched_yield();
+}
+
+/* Signals are for the thread that waits for them, and its mask stays as it was. */
+static void workers_leave_signals_alone(void **state)
+{
+    (void)state;
+    sigset_t mask;
+    mask_case c = {.took_interrupt = true};
+    foci_pool *pool = foci_pool_new(2);
+    assert_non_null(pool);
+    foci_pool_run(pool, 2, look_at_mask, &c);
+    assert_false(atomic_load(&c.took_interrupt));
+    assert_true(atomic_load(&c.took_fault));
+    foci_pool_free(pool);
+    assert_int_equal(pthread_sigmask(SIG_SETMASK, NULL, &mask), 0);
+    assert_false(sigismember(&mask, SIGINT));
 }
 
 typedef struct pool_case {
@@ -638,6 +675,7 @@ static void features_can_be_hidden(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(workers_leave_signals_alone),
         cmocka_unit_test(every_status_has_a_text),
         cmocka_unit_test(dtypes_have_names_and_sizes),
         cmocka_unit_test(messages_stay_in_the_context),
