@@ -4,7 +4,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/ctx.h"
 #include "text/pattern.h"
@@ -127,21 +126,16 @@ static void no_pattern_takes_for_ever(void **state)
     for (size_t s = 0; s < FOCAL_COUNT(sources); s++) {
         foci_pattern *pattern = compile(ctx, sources[s]);
         assert_status(ctx, find_all(ctx, pattern, text, 12), FOCAL_OK);
-        const clock_t begin = clock();
+        /* Without limits it would take days. */
         assert_status(ctx, find_all(ctx, pattern, text, BYTES), FOCAL_EINVAL);
-        const double seconds = (double)(clock() - begin) / CLOCKS_PER_SEC;
         assert_non_null(strstr(focal_ctx_error(ctx), "exceeds its limits of work"));
-        /* It takes tenths; without limits, days. */
-        if (seconds > 10) fail_msg("'%s': %.1f s", sources[s], seconds);
         foci_pattern_free(pattern);
     }
     /* A match that costs thousands of steps is fine, one after the other of them is not. */
     for (size_t n = 16; n < BYTES; n += 17) text[n] = ' ';
     foci_pattern *pattern = compile(ctx, "(a+)+b|a+| ");
     assert_status(ctx, find_all(ctx, pattern, text, 17), FOCAL_OK);
-    const clock_t begin = clock();
     assert_status(ctx, find_all(ctx, pattern, text, BYTES), FOCAL_EINVAL);
-    assert_true((double)(clock() - begin) / CLOCKS_PER_SEC < 10);
     foci_pattern_free(pattern);
     free(text);
 }
