@@ -102,8 +102,9 @@ static const void *take_kv_block(arena *a, const focal_attn_args *args, int64_t 
 static int64_t take_kv_stride(reader *r, const focal_attn_args *args, int64_t packed)
 {
     const int64_t stride = take_stride(r, packed);
-    const int64_t more = stride - packed;
-    return args->has_q8_keys && more > 0 && more < 4 ? packed + 32 * more : stride;
+    int64_t more;
+    if (!args->has_q8_keys || __builtin_sub_overflow(stride, packed, &more)) return stride;
+    return more > 0 && more < 4 && packed < MAX_ELEMENTS ? packed + 32 * more : stride;
 }
 
 static const void *const *take_pages(arena *a, const focal_attn_args *args, int64_t page_count,
