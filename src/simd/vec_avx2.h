@@ -131,6 +131,15 @@ static inline vec v_select(uint32_t bits, vec a, vec b)
     return _mm256_blendv_ps(b, a, _mm256_castsi256_ps(v_lane_mask(bits)));
 }
 
+static inline vec v_select_interval(int32_t first, int32_t lo, int32_t hi, vec a, vec b)
+{
+    const __m256i lane =
+        _mm256_add_epi32(_mm256_set_epi32(7, 6, 5, 4, 3, 2, 1, 0), _mm256_set1_epi32(first));
+    const __m256i is_before = _mm256_cmpgt_epi32(_mm256_set1_epi32(lo), lane);
+    const __m256i is_below = _mm256_cmpgt_epi32(_mm256_set1_epi32(hi), lane);
+    return _mm256_blendv_ps(b, a, _mm256_castsi256_ps(_mm256_andnot_si256(is_before, is_below)));
+}
+
 static inline uint32_t v_greater(vec a, vec b)
 {
     return (uint32_t)_mm256_movemask_ps(_mm256_cmp_ps(a, b, _CMP_GT_OQ));

@@ -122,6 +122,16 @@ static inline vec v_select(uint32_t bits, vec a, vec b)
     return _mm512_mask_blend_ps((__mmask16)bits, b, a);
 }
 
+/* a where first + n lies in [lo, hi), else b. */
+static inline vec v_select_interval(int32_t first, int32_t lo, int32_t hi, vec a, vec b)
+{
+    const __m512i n = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
+    const __m512i lane = _mm512_add_epi32(n, _mm512_set1_epi32(first));
+    const __mmask16 is_behind = _mm512_cmpge_epi32_mask(lane, _mm512_set1_epi32(lo));
+    return _mm512_mask_blend_ps(
+        _mm512_mask_cmplt_epi32_mask(is_behind, lane, _mm512_set1_epi32(hi)), b, a);
+}
+
 /* Bit n: a > b in lane n (false for NaN). */
 static inline uint32_t v_greater(vec a, vec b)
 {

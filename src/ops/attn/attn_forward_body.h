@@ -116,11 +116,10 @@ static uint32_t met_bits(uint64_t query_mask, const uint64_t key_mask[NR])
     return met;
 }
 
-/* The keys of a panel that a row sees: its interval, less what was met before. */
+/* The keys of a panel that a row of a shared set sees: its interval, less what was met before. */
 FOCI_INLINE uint32_t row_bits(const row_tile *rows, int32_t row, const key_run *keys, int32_t panel)
 {
     const uint32_t bits = interval_bits(keys->begin + panel * NR, rows->lo[row], rows->hi[row]);
-    if (!keys->key_mask) return bits;
     return bits & ~met_bits(rows->query_mask[row], keys->key_mask + (int64_t)panel * NR);
 }
 
@@ -185,12 +184,19 @@ FOCI_INLINE void score_tile(const fwd_call *call, const row_tile *rows, int32_t 
         gate_scores(call->gate, &rows->gate, first, key, panel_memberships(call, keys, panel), s);
         tile_load(x, s, NR);
     }
-    if (keys->key_mask || bounds->lo_max > key || bounds->hi_min < key + NR) {
-        const vec hidden = v_set1(-INFINITY);
+    const vec hidden = v_set1(-INFINITY);
+    if (keys->key_mask) {
         for (int r = 0; r < MR; r++) {
             const uint32_t bits = row_bits(rows, first + r, keys, panel);
             x[r][0] = v_select(bits, x[r][0], hidden);
             x[r][1] = v_select(bits >> VL, x[r][1], hidden);
+        }
+    } else if (bounds->lo_max > key || bounds->hi_min < key + NR) {
+#pragma GCC unroll 12
+        for (int r = 0; r < MR; r++) {
+            const int32_t lo = rows->lo[first + r], hi = rows->hi[first + r];
+            x[r][0] = v_select_interval(key, lo, hi, x[r][0], hidden);
+            if (nv > 1) x[r][1] = v_select_interval(key + VL, lo, hi, x[r][1], hidden);
         }
     }
 }
