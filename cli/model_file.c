@@ -27,7 +27,7 @@ cli_option cli_precision_option(model_choice *choice)
                         .kind = CLI_CHOICE,
                         .target = &choice->precision,
                         .value = "auto|f32|bf16",
-                        .help = "arithmetic; auto: bf16 where the CPU has it, else f32",
+                        .help = "arithmetic; auto: bf16 where the CPU has AVX2 or more, else f32",
                         .choices = "auto|f32|bf16"};
 }
 

@@ -14,7 +14,7 @@ typedef struct focal_model focal_model;
 /* All zero is the default. */
 typedef struct focal_model_options {
     focal_dtype precision; /* of products and attention: FOCAL_F32 (the reference) or FOCAL_BF16 */
-    bool has_precision;    /* false: bfloat16 where the CPU multiplies it, else float32 */
+    bool has_precision;    /* false: bfloat16 where the CPU has AVX2 or more, else float32 */
 } focal_model_options;
 
 /* path is a .gguf file (of a split model, the first) or a directory with config.json; options may
