@@ -42,6 +42,6 @@ echo -n "answer: focal is"
 import json, sys
 prompt, answer = map(json.loads, sys.stdin)
 count, speed = prompt["n_prompt"], prompt["floor_ts"]
-print("this machine allows: prompt {} tokens in {:.2f} s ({:.0f}/s, at {:.0f} GFLOP/s), answer {:.1f}/s "
-      "(at {:.0f} GB/s)".format(count, count / speed, speed, prompt["peak_gflops"], answer["floor_ts"],
-                                answer["read_gb_per_s"]))'
+print("this machine allows: prompt {} tokens in {:.2f} s ({:.0f}/s, at {:.0f} GFLOP/s), "
+      "answer {:.1f}/s (at {:.0f} GB/s)".format(count, count / speed, speed, prompt["peak_gflops"],
+                                                answer["floor_ts"], answer["read_gb_per_s"]))'

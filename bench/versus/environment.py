@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Makes the virtual environment of `make versus`, once: the rivals at the versions they were measured at.
+"""Makes the virtual environment of `make versus`, once, with the versions that were measured.
 
     environment.py DIRECTORY
 
-The index that pip asks by default has PyTorch only together with 2.4 GB of GPU libraries. PyTorch links
-them, but a machine that computes on its processor never calls them: the two small ones are installed,
-and for each other an empty library that has its symbols stands in. llama.cpp is compiled here, for this
-processor, as its own documentation advises.
+The index that pip asks by default has PyTorch only together with 2.4 GB of GPU libraries. PyTorch
+links them, but never calls them where it computes on the processor: the two small ones are
+installed, and for each other an empty library that has its symbols stands in. llama.cpp is compiled
+here, for this processor.
 """
 import collections
 import pathlib
@@ -49,7 +49,8 @@ def stand_in(site):
         if base not in have and re.match("cu|nccl|nv", base):
             versions[version].add(base)
     source, script = folder / "stand_in.c", folder / "stand_in.map"
-    source.write_text("".join(f"char {name}[64];\n" for name in sorted(set().union(*versions.values()))))
+    names = sorted(set().union(*versions.values()))
+    source.write_text("".join(f"char {name}[64];\n" for name in names))
     script.write_text("".join(f"{version} {{ {' '.join(f'{name};' for name in sorted(names))} }};\n"
                               for version, names in versions.items() if version))
     for name in missing:
@@ -58,17 +59,17 @@ def stand_in(site):
 
 
 def make(directory):
-    print(f"versus: downloading {DOWNLOAD} of packages into {directory} ({DISK} there), and compiling "
-          "llama.cpp, which takes minutes; PYTHON= names an interpreter that has them", file=sys.stderr)
+    print(f"versus: downloading {DOWNLOAD} of packages into {directory} ({DISK} there), and "
+          "compiling llama.cpp, which takes minutes; PYTHON= names an interpreter that has them",
+          file=sys.stderr)
     venv.create(directory, with_pip=True)  # an interrupted one is gone on with
     python = str(directory / "bin" / "python")
     pip = [python, "-m", "pip", "install", "-q", "--no-cache-dir", "--disable-pip-version-check"]
     subprocess.run([*pip, *WHOLE], check=True)
     subprocess.run([*pip, "--no-deps", *ALONE], check=True)
-    site = pathlib.Path(run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip())
-    stand_in(site)
-    subprocess.run([python, "-c", "import torch; (torch.ones(2, 2) @ torch.ones(2, 2)).sum().item()"],
-                   check=True)
+    where = run(python, "-c", "import sysconfig; print(sysconfig.get_path('platlib'))")
+    stand_in(pathlib.Path(where.strip()))
+    subprocess.run([python, "-c", "import torch; torch.ones(2, 2) @ torch.ones(2, 2)"], check=True)
 
 
 def main():
@@ -81,7 +82,7 @@ def main():
     try:
         make(directory)
     except (OSError, subprocess.CalledProcessError) as reason:
-        sys.exit(f"versus: the environment could not be made: {reason}\nversus: make one by hand, with "
+        sys.exit(f"versus: no environment: {reason}\nversus: make one by hand, with "
                  f"{' '.join(WHOLE[:4] + ALONE)}, and name it: make versus PYTHON=...")
     ready.write_text(wanted)
 

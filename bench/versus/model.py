@@ -8,10 +8,11 @@ Tests, in llama-bench's notation: pp512 is a prompt of 512 tokens, tg64 are 64 t
 other, @d8192 behind 8,192 others; peak8192 is the most memory of a fresh process that reads 8,192
 tokens, first8160 the time from the start of a program to its first token behind a text of 8,160.
 Every round asks each contestant once, and only the one that is asked works: the rivals live in
-processes that sleep in between (rivals.py), focal is started for each measurement (focal bench model,
-with a warm-up of its own). --also is another file for llama.cpp alone, of the type that it is fastest
-with; pp= or tg= limits it to prompts or to decoding. What is printed is Markdown; --json keeps the
-samples, and --table prints the table of kept ones. Needs only Python; the rivals need their packages.
+processes that sleep in between (rivals.py), focal is started for each measurement (focal bench
+model, with a warm-up of its own). --also is another file for llama.cpp alone, of the type that it
+is fastest with; pp= or tg= limits it to prompts or to decoding. What is printed is Markdown; --json
+keeps the samples, and --table prints the table of kept ones. Needs only Python; the rivals need
+their packages.
 """
 import argparse
 import datetime
@@ -43,7 +44,8 @@ class Test:
     def __init__(self, name):
         match = re.fullmatch(r"(pp|tg|peak|first)([1-9]\d{0,7})(?:@d(\d{1,8}))?", name)
         if not match or (match[3] and match[1] not in ("pp", "tg")):
-            sys.exit(f"model.py: '{name}' is not a test: pp512, tg64, tg32@d8192, peak8192, first8160")
+            sys.exit(f"model.py: '{name}' is not a test, as pp512, tg64, tg32@d8192, peak8192 and "
+                     "first8160 are")
         self.name, self.kind, self.count = name, match[1], int(match[2])
         self.depth = int(match[3] or 0)
 
@@ -78,7 +80,8 @@ class Focal:
         self.name = self.run("--version").strip()
 
     def run(self, *arguments):
-        done = subprocess.run([self.program, *arguments], capture_output=True, text=True, check=False)
+        done = subprocess.run([self.program, *arguments], capture_output=True, text=True,
+                              check=False)
         if done.returncode:
             raise Failed(done.stderr.strip() or f"{self.program} ended with {done.returncode}")
         return done.stdout
@@ -89,14 +92,14 @@ class Focal:
     def measure(self, test, text):
         if test.kind == "first":
             begin = time.perf_counter()
-            self.run("generate", "-m", self.model, "-f", text, "-n", "1", "--temp", "0", "--ignore-eos",
+            self.run("generate", "-m", self.model, "-f", text, "-n", "1", "--temp", "0",
                      "-t", self.threads)
             return {"value": time.perf_counter() - begin}
         question = test.question()
         counts = {"pp": "0", "tg": "0", question["kind"]: str(test.count)}
-        row = json.loads(self.run("bench", "model", "-m", self.model, "-p", counts["pp"], "-n",
-                                  counts["tg"], "-d", str(test.depth), "-r", "1", "-t", self.threads,
-                                  "-o", "json"))
+        row = json.loads(self.run("bench", "model", "-m", self.model, "-p", counts["pp"],
+                                  "-n", counts["tg"], "-d", str(test.depth), "-r", "1",
+                                  "-t", self.threads, "-o", "json"))
         if test.kind == "peak":
             return {"value": row["peak_rss_mb"]}
         return {"value": row["avg_ts"], "floor_fraction": row["floor_fraction"],
@@ -107,7 +110,7 @@ class Focal:
 
 
 class Rival:
-    """A process that opens its model once and answers a question a line; started when first asked."""
+    """A process that opens its model when first asked, and answers a question a line."""
 
     def __init__(self, label, command, kinds, context):
         self.label, self.command, self.kinds, self.context = label, command, kinds, context
@@ -143,8 +146,8 @@ class Rival:
         self.wake()
         if test.kind == "first":
             done = subprocess.run([*self.command, "--context", str(test.count + 64), "--ubatch",
-                                   str(self.ubatch), "--first", text], stdout=subprocess.PIPE, text=True,
-                                  check=False)
+                                   str(self.ubatch), "--first", text],
+                                  stdout=subprocess.PIPE, text=True, check=False)
             if done.returncode:
                 raise Failed(f"{self.label} ended with {done.returncode}")
             row = json.loads(done.stdout)
@@ -177,7 +180,8 @@ def make_text(focal, count, folder):
     everything, ids, text = folder / "all.txt", folder / "ids.txt", folder / "text.txt"
     everything.write_text("\n\n".join(path.read_text(encoding="utf-8") for path in documents),
                           encoding="utf-8")
-    known = json.loads(focal.run("tokenize", "-m", focal.model, "-f", str(everything), "--json"))["ids"]
+    answer = focal.run("tokenize", "-m", focal.model, "-f", str(everything), "--json")
+    known = json.loads(answer)["ids"]
     if len(known) < count:
         raise Failed(f"the documents have {len(known):,} tokens, {count:,} are needed")
     ids.write_text(" ".join(str(token) for token in known[:count]), encoding="ascii")
@@ -254,27 +258,28 @@ def table(report):
             elif ours and row is not ours:
                 last = f"**{times_better(test, ours, row):.2f}x**"
             what = f"{test.words()} (`{name}`)" if label == next(iter(group)) else ""
-            lines.append(f"| {what} | {label} | {number(median_of(row))} {test.unit()} | {spread(row)} "
-                         f"| {last} |")
+            lines.append(f"| {what} | {label} | {number(median_of(row))} {test.unit()} "
+                         f"| {spread(row)} | {last} |")
     return "\n".join(lines + [""] + notes(report, names)) + "\n"
 
 
 def notes(report, names):
-    lines = [f"{report['model']}, {report['threads']} threads, {report['machine']}, {report['date']}; "
-             "medians over rounds, contestants by turns; `focal is` compares within a round."]
+    lines = [f"{report['model']}, {report['threads']} threads, {report['machine']}, "
+             f"{report['date']}; medians over rounds, contestants by turns; `focal is` compares "
+             "within a round."]
     lines += [f"{label}: {name}." for label, name in report["names"].items() if name]
     samples = [s for row in report["rows"] for s in row["samples"] if "read_gb_per_s" in s]
     if samples:
         gflops = statistics.median(s["peak_gflops"] for s in samples)
         read = statistics.median(s["read_gb_per_s"] for s in samples)
-        lines.append(f"Floor: what {gflops:.0f} GFLOP/s and a plain read of {read:.1f} GB/s, measured "
-                     "between the runs, allow.")
+        lines.append(f"Floor: what {gflops:.0f} GFLOP/s and a plain read of {read:.1f} GB/s, "
+                     "measured between the runs, allow.")
     if any(name.startswith("peak") for name in names):
-        lines.append("Memory: VmHWM of a fresh process, the mapped file in it; of the rivals without "
-                     "what Python and its packages had before the model was opened.")
+        lines.append("Memory: VmHWM of a fresh process, the mapped file in it; of the rivals "
+                     "without what Python and its packages had before the model was opened.")
     if any(name.startswith("first") for name in names):
-        lines.append("Start to first token: focal from exec to exit of `focal generate -n 1`; llama.cpp "
-                     "from the moment its library is loaded, without Python's start.")
+        lines.append("Start to first token: focal from exec to exit of `focal generate -n 1`; "
+                     "llama.cpp from the moment its library is loaded, without Python's start.")
     return ["- " + line for line in lines]
 
 
@@ -290,7 +295,8 @@ def merge(paths):
             sys.exit(f"model.py: {path}: another model or number of threads")
         report["names"].update(part["names"])
         for row in part["rows"]:
-            same = [r for r in report["rows"] if (r["test"], r["label"]) == (row["test"], row["label"])]
+            key = row["test"], row["label"]
+            same = [r for r in report["rows"] if (r["test"], r["label"]) == key]
             if same:
                 same[0]["samples"] += row["samples"]
             else:
@@ -299,7 +305,8 @@ def merge(paths):
 
 
 def machine():
-    found = re.search(r"^model name\s*: (.*)$", pathlib.Path("/proc/cpuinfo").read_text("utf-8"), re.M)
+    text = pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    found = re.search(r"^model name\s*: (.*)$", text, re.M)
     return found[1] if found else "unknown processor"
 
 
@@ -345,8 +352,8 @@ def run(options):
         finally:
             for contestant in contestants:
                 contestant.close()
-    return {"model": pathlib.Path(options.model).name, "threads": options.threads, "machine": machine(),
-            "date": datetime.date.today().isoformat(),
+    return {"model": pathlib.Path(options.model).name, "threads": options.threads,
+            "machine": machine(), "date": datetime.date.today().isoformat(),
             "names": {c.label: c.name for c in contestants}, "rows": rows}
 
 
@@ -363,8 +370,8 @@ def parse():
     parser.add_argument("--ubatch", default="256,512,2048", metavar="LIST",
                         help="n_ubatch to try for llama.cpp; the fastest is kept")
     parser.add_argument("--json", metavar="OUT", help="keeps the samples")
-    parser.add_argument("--table", nargs="+", metavar="OUT", help="prints the table of kept samples")
-    parser.add_argument("--check", action="store_true", help="only says which packages are missing")
+    parser.add_argument("--table", nargs="+", metavar="OUT", help="prints kept samples' table")
+    parser.add_argument("--check", action="store_true", help="only says what is missing")
     options = parser.parse_args()
     options.contestants = options.contestants.split(",")
     unknown = [name for name in options.contestants if name not in MODULES]
@@ -382,7 +389,7 @@ def main():
         return
     missing = missing_packages(options.contestants)
     if missing:
-        sys.exit(f"model.py: {sys.executable} lacks {', '.join(missing)}: pip install {' '.join(missing)}")
+        sys.exit(f"model.py: {sys.executable} lacks packages: pip install {' '.join(missing)}")
     if options.check:
         return
     if not options.model:

@@ -4,10 +4,10 @@
     rivals.py llama|transformers --model FILE.gguf -t THREADS --context TOKENS [--ubatch N,N...]
     rivals.py llama ... --first TEXT-FILE
 
-Each line of standard input is a question in JSON, {"kind": "pp", "count": 512, "depth": 0}: a prompt
-of 512 tokens at once ("tg": one after the other) behind depth others. Each is answered by a line:
-{"ts": tokens a second, "peak_mb": most memory so far, "python_mb": memory before the model}. The line
-before them says who is there. Between questions the process sleeps in a read.
+Each line of standard input is a question in JSON, {"kind": "pp", "count": 512, "depth": 0}: a
+prompt of 512 tokens at once ("tg": one after the other) behind depth others. A line answers it:
+{"ts": tokens a second, "peak_mb": most memory so far, "python_mb": memory before the model}. The
+first line says who is there. Between questions the process sleeps in a read.
 
 --first reads a text, writes one token and ends; the time begins when the library is loaded, so that
 Python's own start is not in it. Whatever else is printed goes to standard error. Needs the package
@@ -57,7 +57,7 @@ class Llama:
             self.ubatch = max(sizes, key=self.try_ubatch)
         self.open_context(self.ubatch)
         version = importlib.metadata.version("llama-cpp-python")
-        self.name = f"llama.cpp (llama-cpp-python {version}, flash attention, n_ubatch {self.ubatch})"
+        self.name = f"llama-cpp-python {version}, flash attention, n_ubatch {self.ubatch}"
 
     def open_context(self, ubatch):
         api = self.api
@@ -92,7 +92,8 @@ class Llama:
         array = (api.llama_token * len(ids))(*ids)
         for start in range(0, len(ids), self.batch):
             count = min(self.batch, len(ids) - start)
-            part = (api.llama_token * count).from_buffer(array, start * ctypes.sizeof(api.llama_token))
+            offset = start * ctypes.sizeof(api.llama_token)
+            part = (api.llama_token * count).from_buffer(array, offset)
             if api.llama_decode(self.context, api.llama_batch_get_one(part, count)):
                 sys.exit("rivals.py: llama_decode failed")
         api.llama_synchronize(self.context)
@@ -144,7 +145,7 @@ class Transformers:
             path.parent, gguf_file=path.name, dtype=torch.bfloat16, attn_implementation="sdpa")
         self.model.eval()
         self.truncate(0)
-        self.name = f"transformers {transformers.__version__} (bf16, sdpa, torch {torch.__version__})"
+        self.name = f"transformers {transformers.__version__}, torch {torch.__version__}, sdpa"
 
     def truncate(self, length):
         if length == 0:
@@ -161,7 +162,7 @@ class Transformers:
 
 
 def measure(rival, kind, count, depth):
-    """Tokens a second. The cache keeps what earlier questions left, so depth is rarely read again."""
+    """Tokens a second. What earlier questions left in the cache serves as depth."""
     rival.truncate(depth)
     if rival.length < depth:
         rival.read(depth - rival.length)

@@ -1,8 +1,8 @@
 #!/bin/bash
 # focal beside PyTorch's attention, then beside llama.cpp and transformers with a whole model.
-# Usage: run.sh PATH-TO-focal [options of model.py]. PYTHON: an interpreter that has the packages, else
-# an environment in the user's cache is made; MODEL: a GGUF file or a name that `focal pull` knows
-# (smollm2).
+# Usage: run.sh PATH-TO-focal [options of model.py]. PYTHON: an interpreter that has the packages,
+# else an environment in the user's cache is made; MODEL: a GGUF file or a name that `focal pull`
+# knows (smollm2).
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 focal=$(realpath "${1:?usage: run.sh PATH-TO-focal [options]}")

@@ -14,8 +14,8 @@ import model  # noqa: E402
 model.REST_SECONDS = 0
 model.say = lambda words: None
 
-# Answers as rivals.py does: 100 tokens a second for each token of the question, and a log of who was
-# asked what. Its peak is 50 MB more when a context was asked for that fits the prompt alone.
+# Answers as rivals.py does: 100 tokens a second for each token of the question, and a log of who
+# was asked what. Its peak is 50 MB more when its context fits the prompt alone.
 RIVAL = """
 import json, sys
 log, context = sys.argv[1], int(sys.argv[sys.argv.index("--context") + 1])
@@ -88,8 +88,8 @@ class Versus(unittest.TestCase):
     def test_values_go_into_the_table(self):
         rows = self.contest("pp512,tg8")
         lines = model.table(report(*rows)).splitlines()
-        self.assertIn("| prompt of 512 (`pp512`) | focal | 128,000 tokens/s | ± 0.0 % | 50 % of the floor |",
-                      lines)
+        self.assertIn("| prompt of 512 (`pp512`) | focal | 128,000 tokens/s | ± 0.0 % "
+                      "| 50 % of the floor |", lines)
         self.assertIn("|  | rival | 51,200 tokens/s | ± 0.0 % | **2.50x** |", lines)
         self.assertIn("| decode, empty context (`tg8`) | focal | 2,000 tokens/s | ± 0.0 % "
                       "| 50 % of the floor |", lines)
@@ -107,7 +107,8 @@ class Versus(unittest.TestCase):
 
     def test_a_contestant_that_fails_is_left_out(self):
         rows = self.contest("pp666,pp512")
-        self.assertEqual([(r["test"], r["label"]) for r in rows], [("pp666", "focal"), ("pp512", "focal")])
+        self.assertEqual([(r["test"], r["label"]) for r in rows],
+                         [("pp666", "focal"), ("pp512", "focal")])
         self.assertIn("| prompt of 512 (`pp512`) | focal |", model.table(report(*rows)))
 
     def test_ratios_are_within_rounds(self):
@@ -122,12 +123,13 @@ class Versus(unittest.TestCase):
         self.assertEqual(model.spread(row("pp9", "x", 90)), "one run")
 
     def test_kept_samples_are_joined(self):
-        parts = [report(row("pp9", "focal", 30)), report(row("pp9", "focal", 50), row("pp9", "x", 10))]
+        parts = [report(row("pp9", "focal", 30)),
+                 report(row("pp9", "focal", 50), row("pp9", "x", 10))]
         paths = [self.path / "a.json", self.path / "b.json"]
         for path, part in zip(paths, parts):
             path.write_text(json.dumps(part))
-        done = subprocess.run([sys.executable, SCRIPT, "--table", *paths], capture_output=True, text=True,
-                              check=True)
+        done = subprocess.run([sys.executable, SCRIPT, "--table", *paths], capture_output=True,
+                              text=True, check=True)
         self.assertIn("| focal | 40.0 tokens/s | ± 25.0 % |", done.stdout)
         self.assertIn("|  | x | 10.0 tokens/s | one run | **3.00x** |", done.stdout)
 
@@ -149,8 +151,9 @@ class Versus(unittest.TestCase):
         for words, says in ((["--contestants", "nobody"], "no contestant 'nobody'"),
                             (["--contestants", "focal"], "which model?"),
                             (["--contestants", "focal", "--rounds", "0"], "at least 1"),
-                            (["--contestants", "focal", "--model", "/none.gguf"], "/none.gguf is not there")):
-            done = subprocess.run([sys.executable, SCRIPT, *words], capture_output=True, text=True, check=False)
+                            (["--contestants", "focal", "--model", "/none"], "/none is not there")):
+            done = subprocess.run([sys.executable, SCRIPT, *words], capture_output=True, text=True,
+                                  check=False)
             self.assertNotEqual(done.returncode, 0)
             self.assertIn(says, done.stderr)
 
