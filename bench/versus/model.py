@@ -195,8 +195,8 @@ def say(words):
 
 
 def contest(tests, contestants, rounds, text_of):
-    """All samples: [{"test", "label", "samples": [{"value", ...}, ...]}, ...]. A contestant that
-    fails is left out of the rest."""
+    """All samples: [{"test", "label", "samples": [{"value", "round", ...}, ...]}, ...]. A contestant
+    that fails is left out of the rest."""
     rows, failed = [], set()
     for test in tests:
         text = text_of(test.count) if test.kind == "first" else None
@@ -208,7 +208,8 @@ def contest(tests, contestants, rounds, text_of):
                 say(f"{test.name}, round {number + 1}: {contestant.label}")
                 time.sleep(REST_SECONDS)
                 try:
-                    found[contestant.label].append(contestant.measure(test, text))
+                    sample = contestant.measure(test, text)
+                    found[contestant.label].append({**sample, "round": number})
                 except Failed as reason:
                     say(f"{contestant.label} is out: {reason}")
                     failed.add(contestant.label)
@@ -230,12 +231,13 @@ def spread(row):
 
 
 def times_better(test, ours, theirs):
-    """The median over the rounds of how many times better focal was in the same round."""
-    pairs = zip(ours["samples"], theirs["samples"])
-    ratios = [a["value"] / b["value"] for a, b in pairs]
+    """The median, over the rounds that both were in, of how many times better focal was."""
+    ours = {sample["round"]: sample["value"] for sample in ours["samples"]}
+    ratios = [ours[sample["round"]] / sample["value"] for sample in theirs["samples"]
+              if sample["round"] in ours]
     if test.unit() != "tokens/s":  # less is better
         ratios = [1 / ratio for ratio in ratios]
-    return statistics.median(ratios)
+    return f"**{statistics.median(ratios):.2f}x**" if ratios else ""
 
 
 def number(value):
@@ -256,7 +258,7 @@ def table(report):
             if row is ours and "floor_fraction" in row["samples"][0]:
                 last = f"{100 * median_of(row, 'floor_fraction'):.0f} % of the floor"
             elif ours and row is not ours:
-                last = f"**{times_better(test, ours, row):.2f}x**"
+                last = times_better(test, ours, row)
             what = f"{test.words()} (`{name}`)" if label == next(iter(group)) else ""
             lines.append(f"| {what} | {label} | {number(median_of(row))} {test.unit()} "
                          f"| {spread(row)} | {last} |")
@@ -288,6 +290,8 @@ def merge(paths):
     report = None
     for path in paths:
         part = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
+        for sample in (sample for row in part["rows"] for sample in row["samples"]):
+            sample["round"] = f"{path} {sample['round']}"
         if not report:
             report = part
             continue

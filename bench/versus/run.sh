@@ -27,6 +27,7 @@ if [ "$(stat -L -c %s "$model")" -lt 500000000 ]; then
     done
 fi
 
+echo "versus: two tables; with the default options the second takes a quarter of an hour" >&2
 "$PYTHON" "$here/attn_pytorch.py" --library "$(dirname "$focal")/libfocal.so"
 echo
 "$PYTHON" "$here/model.py" --focal "$focal" --model "$model" "${also[@]}" "$@"
