@@ -61,9 +61,9 @@ test-models: ## figures of real models (docs/TESTING.md says which files it need
 	$(call build,$(PRESET))
 	tools/run_tests.py -j 1 --label models $(call build_dir,$(PRESET))
 
-versus: all ## focal beside PyTorch, in one run (PYTHON: an interpreter that has it)
-	@$(call packages,build test)
-	bench/versus/run.sh $(call build_dir,$(PRESET))/focal
+versus: all ## focal beside llama.cpp and transformers, by turns (MODEL, PYTHON, OPTIONS; docs/SPEED.md)
+	@$(call packages,build test $(if $(PYTHON),,versus) demo)
+	@MODEL='$(MODEL)' PYTHON='$(PYTHON)' bench/versus/run.sh $(call build_dir,$(PRESET))/focal $(OPTIONS)
 
 coverage: ## lines that the unit tests execute, by file
 	@$(call packages,build test)

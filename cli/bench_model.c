@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 
 #include "cli.h"
 #include "focal/bench.h"
@@ -13,7 +12,7 @@
 #include "options.h"
 #include "output.h"
 
-enum { READ_BYTES = 256 * 1024 * 1024, NAME_BYTES = 48 };
+enum { READ_BYTES = 256 * 1024 * 1024, NAME_BYTES = 48, PROBES = 5 };
 
 typedef enum report_format { FORMAT_MD, FORMAT_JSON, FORMAT_CSV } report_format;
 
@@ -32,6 +31,7 @@ typedef struct bench_run {
     focal_model *model;
     focal_cache *cache;
     focal_model_info info;
+    focal_dtype cache_type;
     int32_t *ids; /* (batch) */
     float *logits;
     void *block; /* of the read probe */
@@ -113,14 +113,16 @@ static double least_seconds(const bench_run *r, const bench_test *t)
     const double flops = count * (double)info->layer_flops + heads * (double)info->head_flops +
                          4.0 * info->D * info->H * pairs;
     const double steps = t->prompt > 0 ? 1.0 : count;
+    const double element_bytes =
+        (double)focal_dtype_block_bytes(r->cache_type) / (double)focal_dtype_block(r->cache_type);
     double bytes = steps * (double)info->step_bytes;
-    if (t->prompt == 0)
-        bytes += 2.0 * info->G * info->D * (double)focal_dtype_bytes(info->precision) * pairs;
+    if (t->prompt == 0) bytes += 2.0 * info->G * info->D * element_bytes * pairs;
     return fmax(1e-9 * flops / measure_median(&r->peak), 1e-9 * bytes / measure_median(&r->read));
 }
 
 static double mean(const measure_samples *s)
 {
+    if (s->count == 0) return (double)NAN;
     double sum = 0.0;
     for (int64_t n = 0; n < s->count; n++) sum += s->values[n];
     return sum / (double)s->count;
@@ -130,17 +132,22 @@ static double deviation(const measure_samples *s)
 {
     const double middle = mean(s);
     double sum = 0.0;
+    if (s->count == 0) return (double)NAN;
     for (int64_t n = 0; n < s->count; n++) sum += (s->values[n] - middle) * (s->values[n] - middle);
     return s->count > 1 ? sqrt(sum / (double)(s->count - 1)) : 0.0;
 }
 
-/* The most memory that the process has had so far, the mapped file included; what the read probe
- * needs is no part of the model. */
+/* The most memory that the process has had so far (VmHWM), the mapped file included; what the read
+ * probe needs is no part of the model. Not getrusage: that begins with what the parent had. */
 static double peak_rss_mb(void)
 {
-    struct rusage usage;
-    if (getrusage(RUSAGE_SELF, &usage) != 0) return (double)NAN;
-    return (double)usage.ru_maxrss / 1024.0 - READ_BYTES / 1048576.0;
+    char line[256];
+    double kb = (double)NAN;
+    FILE *file = fopen("/proc/self/status", "r");
+    while (file && fgets(line, sizeof line, file))
+        if (strncmp(line, "VmHWM:", 6) == 0) kb = strtod(line + 6, NULL);
+    if (file) (void)fclose(file);
+    return (kb - READ_BYTES / 1024.0) / 1024.0;
 }
 
 /* The type that most parameters have: what llama-bench names a model by. */
@@ -161,9 +168,14 @@ static void print_row(const bench_run *r, const bench_test *t, const measure_sam
     const double params = 1e-6 * (double)info->parameter_count;
     const int threads = focal_ctx_threads(r->ctx);
     if (r->o->format == FORMAT_MD) {
-        printf("| %s %s | %.2f MiB | %.2f M | %d | %s | %.2f ± %.2f | %.2f | %.1f %% | %.0f |\n",
-               info->family, main_type(info), size, params, threads, t->name, ts, deviation(rates),
-               floor_ts, 100.0 * ts / floor_ts, peak_rss_mb());
+        char speed[NAME_BYTES] = "-", share[NAME_BYTES] = "-";
+        if (rates->count > 0) {
+            (void)snprintf(speed, sizeof speed, "%.2f ± %.2f", ts, deviation(rates));
+            (void)snprintf(share, sizeof share, "%.1f %%", 100.0 * ts / floor_ts);
+        }
+        printf("| %s %s | %.2f MiB | %.2f M | %d | %s | %s | %.2f | %s | %.0f |\n", info->family,
+               main_type(info), size, params, threads, t->name, speed, floor_ts, share,
+               peak_rss_mb());
     } else if (r->o->format == FORMAT_CSV) {
         printf("%s,%s,%s,%d,%s,%.9g,%.9g,%.9g,%.9g,%.9g\n", info->family, main_type(info),
                focal_dtype_name(info->precision), threads, t->name, ts, deviation(rates), floor_ts,
@@ -173,6 +185,7 @@ static void print_row(const bench_run *r, const bench_test *t, const measure_sam
         output_text(&table, "model", info->family);
         output_text(&table, "type", main_type(info));
         output_text(&table, "precision", focal_dtype_name(info->precision));
+        output_text(&table, "cache_type", focal_dtype_name(r->cache_type));
         output_int(&table, "threads", threads);
         output_text(&table, "test", t->name);
         output_int(&table, "n_prompt", t->prompt);
@@ -223,9 +236,21 @@ static void print_profile(const bench_run *r, const bench_test *t, double second
     (void)fflush(to);
 }
 
+/* No run: what the peaks allow, alone. */
+static bool run_floor(bench_run *r, const bench_test *t)
+{
+    const measure_samples none = {0};
+    r->peak.count = r->read.count = 0;
+    for (int n = 0; n < PROBES; n++)
+        if (!probe(r)) return false;
+    print_row(r, t, &none);
+    return true;
+}
+
 /* A warm-up, then the runs, each from the same depth, with a probe between. */
 static bool run_test(bench_run *r, const bench_test *t)
 {
+    if (r->o->runs == 0) return run_floor(r, t);
     measure_samples rates = {0};
     const double count = (double)(t->prompt > 0 ? t->prompt : t->count);
     double total = 0.0;
@@ -294,8 +319,10 @@ static int run_bench(focal_ctx *ctx, const model_options *o)
     int code = cli_open_model(ctx, &o->model, &r.model);
     if (code == CLI_DONE) {
         r.info = focal_model_describe(r.model);
-        if (focal_cache_new(r.model, NULL, &r.cache) != FOCAL_OK)
-            code = cli_fail_ctx(ctx, FOCAL_ENOMEM);
+        const focal_cache_options cache = cli_cache_options(&o->model);
+        r.cache_type = cache.has_dtype ? cache.dtype : r.info.precision;
+        const focal_status status = focal_cache_new(r.model, &cache, &r.cache);
+        if (status != FOCAL_OK) code = cli_fail_ctx(ctx, status);
     }
     if (code == CLI_DONE) {
         r.ids = cli_alloc("tokens", (size_t)o->batch, sizeof *r.ids);
@@ -342,12 +369,14 @@ int cli_bench_model(int argc, char **argv)
          1 << 27, NULL, NULL},
         {"batch-size", 'b', CLI_INT, &o.batch, "N", "prompt tokens a pass [512]", 1, 1 << 20, NULL,
          NULL},
-        {"repetitions", 'r', CLI_INT, &o.runs, "N", "runs of each test [5]", 1, 100000, NULL, NULL},
+        {"repetitions", 'r', CLI_INT, &o.runs, "N", "runs of each test [5]; 0: the floor alone", 0,
+         100000, NULL, NULL},
         {"output", 'o', CLI_CHOICE, &o.format, "md|json|csv", "how results are printed [md]", 0, 0,
          "md|json|csv", NULL},
         {"profile", 0, CLI_FLAG, &o.has_profile, NULL,
          "where the time of each test goes, operation by operation", 0, 0, NULL, NULL},
         {"seed", 0, CLI_INT, &o.seed, "N", "of the random tokens [1]", 0, INT32_MAX, NULL, NULL},
+        cli_cache_option(&o.model),
         cli_precision_option(&o.model),
         cli_threads_option(&o.threads),
     };
@@ -366,6 +395,8 @@ int cli_bench_model(int argc, char **argv)
     if (code >= 0) return code;
     if (!has_any(&o.prompts) && !has_any(&o.counts))
         return cli_wrong("bench model: nothing to time: -p and -n are both 0");
+    if (o.runs == 0 && o.has_profile)
+        return cli_wrong("bench model: --profile needs runs, and -r is 0");
     focal_ctx *ctx = NULL;
     code = cli_open_ctx(o.threads, NULL, &ctx);
     if (code != CLI_DONE) return code;

@@ -26,8 +26,22 @@ keep=$((tokens > about ? tokens - about : tokens))
 "$focal" tokenize -m "$name" --decode -f demo/ids.txt >demo/document.txt
 [ "$name" != smollm2 ] || { echo && echo && cat demo/about.txt; } >>demo/document.txt
 rm -f demo/all.txt demo/ids.txt demo/about.txt
-echo "document: $("$focal" tokenize -m "$name" -f demo/document.txt --count) tokens, demo/document.txt"
+length=$("$focal" tokenize -m "$name" -f demo/document.txt --count)
+echo "document: $length tokens, demo/document.txt"
 echo "question: $question"
 echo -n "answer: focal is"
 "$focal" generate -m "$name" -f demo/document.txt -n 80 --temp 0 --stop $'\n\n' \
     -p "Question: $question"$'\n'"Answer: focal is"
+
+# What the machine's own peaks would allow for the same document: arithmetic for reading it, memory
+# for writing behind it.
+{
+    "$focal" bench model -m "$name" -p "$length" -n 0 -r 0 -o json
+    "$focal" bench model -m "$name" -p 0 -n 80 -d "$length" -r 0 -o json
+} | python3 -c '
+import json, sys
+prompt, answer = map(json.loads, sys.stdin)
+count, speed = prompt["n_prompt"], prompt["floor_ts"]
+print("this machine allows: prompt {} tokens in {:.2f} s ({:.0f}/s, at {:.0f} GFLOP/s), "
+      "answer {:.1f}/s (at {:.0f} GB/s)".format(count, count / speed, speed, prompt["peak_gflops"],
+                                                answer["floor_ts"], answer["read_gb_per_s"]))'
