@@ -11,7 +11,10 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { SPIN_ROUNDS = 20000 }; /* tens of microseconds: the gap between two operations */
+enum {
+    SPIN_ROUNDS = 20000, /* tens of microseconds: the gap between two operations */
+    YIELD_ROUNDS = 512
+};
 
 struct foci_pool {
     int32_t threads; /* with the caller */
@@ -35,8 +38,9 @@ typedef struct worker_start {
 
 void foci_spin_wait(int32_t round)
 {
-    /* After a while the one we wait for may have lost its core to us. */
-    if (round % 64 == 63) {
+    /* After a while the one we wait for may have lost its core to us. Not often: whoever is in the
+     * kernel when the next operation begins is late for it. */
+    if (round % YIELD_ROUNDS == YIELD_ROUNDS - 1) {
         (void)sched_yield();
         return;
     }

@@ -40,7 +40,7 @@ static inline bool foci_takes_bytes(const foci_matmul_args *args)
            foci_byte_type_of(args->w_dtype) != NULL;
 }
 
-/* Rows of x, unpacked. */
+/* Rows of x, rounded and unpacked. */
 typedef struct foci_byte_rows {
     int64_t spans; /* of a row */
     int8_t *high;  /* (M, spans, FOCI_BYTE_SPAN) */
@@ -49,10 +49,9 @@ typedef struct foci_byte_rows {
                       q_x), times the offset where the type has one */
 } foci_byte_rows;
 
-/* In scratch memory; FOCAL_ENOMEM. What a row does not fill is 0. A block of 32 that holds an
- * infinity or a NaN gets d_x = NaN. */
-focal_status foci_byte_rows_make(focal_ctx *ctx, const foci_matmul_args *args,
-                                 foci_byte_rows *rows);
+/* In scratch memory; FOCAL_ENOMEM. Kernels fill them (bytes_round_body.h): what a row does not fill
+ * is 0; a block of 32 that holds an infinity or a NaN gets d_x = NaN. */
+focal_status foci_byte_rows_new(focal_ctx *ctx, const foci_matmul_args *args, foci_byte_rows *rows);
 void foci_byte_rows_free(focal_ctx *ctx, foci_byte_rows *rows);
 
 #endif /* FOCI_OPS_MATMUL_BYTES_H */

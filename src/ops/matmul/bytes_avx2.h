@@ -25,18 +25,15 @@ typedef struct byte_pair {
     __m256i high, low;
 } byte_pair;
 
-FOCI_INLINE __m256 join_sums(__m256i upper, __m256i lower)
-{
-    return _mm256_cvtepi32_ps(_mm256_add_epi32(_mm256_slli_epi32(upper, 8), lower));
-}
-
 /* Sums of four products a lane. Two products of a level and a byte fit in 16 bits as long as levels
  * are below 128. */
 FOCI_INLINE __m256 dot(__m256i levels, byte_pair x)
 {
-    const __m256i one = _mm256_set1_epi16(1);
-    return join_sums(_mm256_madd_epi16(_mm256_maddubs_epi16(levels, x.high), one),
-                     _mm256_madd_epi16(_mm256_maddubs_epi16(levels, x.low), one));
+    const __m256i upper =
+        _mm256_madd_epi16(_mm256_maddubs_epi16(levels, x.high), _mm256_set1_epi16(256));
+    const __m256i lower =
+        _mm256_madd_epi16(_mm256_maddubs_epi16(levels, x.low), _mm256_set1_epi16(1));
+    return _mm256_cvtepi32_ps(_mm256_add_epi32(upper, lower));
 }
 
 /* Sums of pairs of both halves, of values with a sign. */
@@ -51,7 +48,8 @@ FOCI_INLINE __m256i add_pairs(__m256i a, __m256i b)
 
 FOCI_INLINE __m256 dot_signed(__m256i values, byte_pair x)
 {
-    return join_sums(add_pairs(values, x.high), add_pairs(values, x.low));
+    const __m256i upper = _mm256_slli_epi32(add_pairs(values, x.high), 8);
+    return _mm256_cvtepi32_ps(_mm256_add_epi32(upper, add_pairs(values, x.low)));
 }
 
 FOCI_INLINE __m128 read_half(const uint8_t *p)
@@ -104,26 +102,38 @@ FOCI_INLINE __m256i block_x(const int8_t *q, const focal_dtype type, int64_t n)
     return _mm256_set_m128i(load_half_bytes(q + 64 + 16 * n), load_half_bytes(q + 16 * n));
 }
 
-/* s[c] += `left` blocks, at most four, against row c of x, of which there are `count`. */
-FOCI_INLINE void add_quad(const uint8_t *p, const focal_dtype type, int64_t left, const byte_x *x,
-                          byte_sums *s, const int count)
+/* s[r * count + c] += `left` blocks, at most four, of row r of w against row c of x. */
+FOCI_INLINE void add_quads(const uint8_t *const w[], const int rows, const focal_dtype type,
+                           int64_t left, const byte_x *x, byte_sums *s, const int count)
 {
     const block_words at = words_of_type(type);
     const bool is_signed = type == FOCAL_Q8_0 || type == FOCAL_IQ4_NL;
-    for (int64_t n = 0; n < left; n++, p += (size_t)2 * at.words) {
-        const __m256i levels = block_levels(p, type);
-        const __m128 d = read_half(p), m = at.m ? read_half(p + (size_t)2 * at.m) : d;
+    for (int64_t n = 0; n < left; n++) {
+        __m256i levels[BYTE_PAIR];
+        __m128 d[BYTE_PAIR], m[BYTE_PAIR];
+#pragma GCC unroll 2
+        for (int r = 0; r < rows; r++) {
+            const uint8_t *p = w[r] + (ptrdiff_t)n * 2 * at.words;
+            levels[r] = block_levels(p, type);
+            d[r] = read_half(p);
+            m[r] = at.m ? read_half(p + (size_t)2 * at.m) : d[r];
+        }
 #pragma GCC unroll 4
         for (int c = 0; c < count; c++) {
             const float *factor = x->factor + c * x->factor_stride + n;
             const byte_pair bytes = {block_x(x->high + c * x->q_stride, type, n),
                                      block_x(x->low + c * x->q_stride, type, n)};
-            const __m128 scale = _mm_mul_ss(d, _mm_load_ss(factor));
-            const __m256 dots = is_signed ? dot_signed(levels, bytes) : dot(levels, bytes);
-            s[c].dots = _mm256_fmadd_ps(dots, _mm256_broadcastss_ps(scale), s[c].dots);
-            if (is_signed) continue;
-            const __m128 min = _mm_mul_ss(m, _mm_load_ss(factor + 4));
-            s[c].mins = _mm256_add_ps(s[c].mins, _mm256_zextps128_ps256(min));
+#pragma GCC unroll 2
+            for (int r = 0; r < rows; r++) {
+                byte_sums *sum = &s[r * count + c];
+                const __m128 scale = _mm_mul_ss(d[r], _mm_load_ss(factor));
+                const __m256 dots =
+                    is_signed ? dot_signed(levels[r], bytes) : dot(levels[r], bytes);
+                sum->dots = _mm256_fmadd_ps(dots, _mm256_broadcastss_ps(scale), sum->dots);
+                if (is_signed) continue;
+                const __m128 min = _mm_mul_ss(m[r], _mm_load_ss(factor + 4));
+                sum->mins = _mm256_add_ps(sum->mins, _mm256_zextps128_ps256(min));
+            }
         }
     }
 }
@@ -181,7 +191,7 @@ FOCI_INLINE void k_factors(const uint8_t *block, const focal_dtype type, __m256 
 {
     if (type == FOCAL_Q4_K || type == FOCAL_Q5_K) { /* both begin alike */
         const foci_q4_k *b = (const foci_q4_k *)(const void *)block;
-        const __m128i both = six_bits(b->scales);
+        const __m128i both = six_bits(block);
         d[0] = _mm256_mul_ps(wide_bytes(both, 0, false), broadcast_half(b->d));
         m[0] = _mm256_mul_ps(wide_bytes(both, 8, false), broadcast_half(b->m));
         m[0] = _mm256_sub_ps(_mm256_setzero_ps(), m[0]);
@@ -208,37 +218,45 @@ FOCI_INLINE void k_factors(const uint8_t *block, const focal_dtype type, __m256 
     }
 }
 
-/* s[c] += one block of 256 against row c of x. */
-FOCI_INLINE void add_k_block(const uint8_t *block, const focal_dtype type, const byte_x *x,
-                             byte_sums *s, const int count)
+/* s[r * count + c] += one block of 256 of row r of w against row c of x. */
+FOCI_INLINE void add_k_blocks(const uint8_t *const w[], const int rows, const focal_dtype type,
+                              const byte_x *x, byte_sums *s, const int count)
 {
     const bool is_long = type == FOCAL_Q4_K || type == FOCAL_Q5_K; /* runs of 32 */
     const int group = is_long ? 8 : 16;
-    float scaled[4][16];
-    __m256 d[2], m[2];
-    k_factors(block, type, d, m);
-    for (int c = 0; c < count; c++) {
-        const float *factor = x->factor + c * x->factor_stride;
-        for (int n = 0; n < group / 8; n++) {
-            const __m256 sum = _mm256_loadu_ps(factor + group + (ptrdiff_t)8 * n);
-            _mm256_storeu_ps(scaled[c] + (ptrdiff_t)8 * n,
-                             _mm256_mul_ps(d[n], _mm256_loadu_ps(factor + (ptrdiff_t)8 * n)));
-            s[c].mins = _mm256_fmadd_ps(m[n], sum, s[c].mins);
+    float scaled[BYTE_SUMS][16];
+    for (int r = 0; r < rows; r++) {
+        __m256 d[2], m[2];
+        k_factors(w[r], type, d, m);
+        for (int c = 0; c < count; c++) {
+            const float *factor = x->factor + c * x->factor_stride;
+            const int sum = r * count + c;
+            for (int n = 0; n < group / 8; n++) {
+                const __m256 sums = _mm256_loadu_ps(factor + group + (ptrdiff_t)8 * n);
+                _mm256_storeu_ps(scaled[sum] + (ptrdiff_t)8 * n,
+                                 _mm256_mul_ps(d[n], _mm256_loadu_ps(factor + (ptrdiff_t)8 * n)));
+                s[sum].mins = _mm256_fmadd_ps(m[n], sums, s[sum].mins);
+            }
         }
     }
 #pragma GCC unroll 8
     for (int part = 0; part < 8; part++) {
-        const __m256i levels = k_levels(block, type, part);
+        __m256i levels[BYTE_PAIR];
+#pragma GCC unroll 2
+        for (int r = 0; r < rows; r++) levels[r] = k_levels(w[r], type, part);
 #pragma GCC unroll 4
         for (int c = 0; c < count; c++) {
             const int64_t at = c * x->q_stride + (int64_t)32 * part;
             const byte_pair bytes = {load_bytes(x->high + at), load_bytes(x->low + at)};
-            const __m256 dots = dot(levels, bytes);
-            const float *run = scaled[c] + (ptrdiff_t)(is_long ? part : 2 * part);
-            const __m256 scale =
-                is_long ? _mm256_broadcast_ss(run)
-                        : _mm256_set_m128(_mm_broadcast_ss(run + 1), _mm_broadcast_ss(run));
-            s[c].dots = _mm256_fmadd_ps(dots, scale, s[c].dots);
+#pragma GCC unroll 2
+            for (int r = 0; r < rows; r++) {
+                byte_sums *sum = &s[r * count + c];
+                const float *run = scaled[r * count + c] + (ptrdiff_t)(is_long ? part : 2 * part);
+                const __m256 scale =
+                    is_long ? _mm256_broadcast_ss(run)
+                            : _mm256_set_m128(_mm_broadcast_ss(run + 1), _mm_broadcast_ss(run));
+                sum->dots = _mm256_fmadd_ps(dot(levels[r], bytes), scale, sum->dots);
+            }
         }
     }
 }

@@ -17,14 +17,38 @@ typedef struct byte_sums {
     __m512 dots, mins;
 } byte_sums;
 
-/* acc + sums of four products a lane: levels times the bytes of row c of x from `at` on. */
-FOCI_INLINE __m512i dot(__m512i acc, __m512i levels, const byte_x *x, int c, int64_t at)
+/* Loaded once and kept: gcc would load it again for every use, and loads are what is short. */
+FOCI_INLINE __m512i keep(__m512i x)
+{
+    __asm__("" : "+v"(x));
+    return x;
+}
+
+/* 64 bytes of a row of x, upper and lower ones. */
+typedef struct x_bytes {
+    __m512i high, low;
+} x_bytes;
+
+FOCI_INLINE x_bytes load_x(const byte_x *x, int c, int64_t at)
 {
     const int64_t place = c * x->q_stride + at;
-    const __m512i upper =
-        _mm512_dpbusd_epi32(_mm512_setzero_si512(), levels, _mm512_loadu_si512(x->high + place));
-    const __m512i lower = _mm512_dpbusd_epi32(acc, levels, _mm512_loadu_si512(x->low + place));
-    return _mm512_add_epi32(_mm512_slli_epi32(upper, 8), lower);
+    return (x_bytes){keep(_mm512_loadu_si512(x->high + place)),
+                     keep(_mm512_loadu_si512(x->low + place))};
+}
+
+/* Sums of four products a lane. Upper bytes come first: one shift serves all of them. */
+FOCI_INLINE __m512i dot(__m512i levels, x_bytes x)
+{
+    const __m512i upper = _mm512_dpbusd_epi32(_mm512_setzero_si512(), levels, x.high);
+    return _mm512_dpbusd_epi32(_mm512_slli_epi32(upper, 8), levels, x.low);
+}
+
+/* The same of two vectors that share their scales. */
+FOCI_INLINE __m512i dot_both(__m512i a, x_bytes x, __m512i b, x_bytes y)
+{
+    const __m512i one = _mm512_dpbusd_epi32(_mm512_setzero_si512(), a, x.high);
+    const __m512i upper = _mm512_slli_epi32(_mm512_dpbusd_epi32(one, b, y.high), 8);
+    return _mm512_dpbusd_epi32(_mm512_dpbusd_epi32(upper, a, x.low), b, y.low);
 }
 
 /* s->dots += scaled sums; lane n of the scale is that of lane index[n]. */
@@ -43,21 +67,34 @@ FOCI_INLINE __m512i spread(int first, const int lanes)
 
 /* ---- Four blocks of 32 elements ---- */
 
-/* Four blocks, of which `left` are there: masked loads touch no byte behind them. */
+/* Four blocks, of which `left` are there: no byte behind them is touched. */
 typedef struct quad {
-    __m512i first, second; /* their words; of q8_0, blocks 0, 1 and 2, 3 */
+    __m512i first, second; /* their words */
 } quad;
+
+/* What lies behind the first 32 words. */
+FOCI_INLINE __m512i load_rest(const uint8_t *p, const int words)
+{
+    const __m128i *rest = (const __m128i *)(const void *)(p + 64);
+    if (words == 4) return _mm512_castsi128_si512(_mm_loadl_epi64(rest));
+    if (words == 8) return _mm512_castsi128_si512(_mm_loadu_si128(rest));
+    return _mm512_castsi256_si512(
+        _mm256_maskz_loadu_epi16((__mmask16)((1U << words) - 1U), p + 64));
+}
 
 FOCI_INLINE quad load_quad(const uint8_t *p, const focal_dtype type, int64_t left)
 {
     const block_words at = words_of_type(type);
     quad r;
-    const int64_t words = (left < 4 ? left : 4) * at.words;
-    const int64_t rest = words - 32;
-    const __mmask32 first = words >= 32 ? 0xFFFFFFFFU : (1U << words) - 1U;
-    const __mmask32 second = rest <= 0 ? 0 : rest >= 32 ? 0xFFFFFFFFU : (1U << rest) - 1U;
+    if (left == 4) {
+        r.first = keep(_mm512_loadu_si512(p));
+        r.second = load_rest(p, 4 * at.words - 32);
+        return r;
+    }
+    const int64_t words = left * at.words, rest = words - 32;
+    const __mmask32 first = rest >= 0 ? 0xFFFFFFFFU : (1U << words) - 1U;
     r.first = _mm512_maskz_loadu_epi16(first, p);
-    r.second = _mm512_maskz_loadu_epi16(second, p + 64);
+    r.second = _mm512_maskz_loadu_epi16(rest > 0 ? (1U << rest) - 1U : 0, p + 64);
     return r;
 }
 
@@ -69,8 +106,9 @@ FOCI_INLINE __m256 quad_factors(const quad *r, const focal_dtype type)
     const __m512i index = _mm512_castsi128_si512(
         _mm_set_epi16((short)(3 * w + m), (short)(2 * w + m), (short)(w + m), (short)m,
                       (short)(3 * w), (short)(2 * w), (short)w, 0));
-    return _mm256_cvtph_ps(
-        _mm512_castsi512_si128(_mm512_permutex2var_epi16(r->first, index, r->second)));
+    const __m512i halves = 3 * w + m < 32 ? _mm512_permutexvar_epi16(index, r->first)
+                                          : _mm512_permutex2var_epi16(r->first, index, r->second);
+    return _mm256_cvtph_ps(_mm512_castsi512_si128(halves));
 }
 
 /* The 16 bytes of levels of each block, one after the other. */
@@ -110,30 +148,35 @@ typedef struct halves {
     __m512i lo, hi;
 } halves;
 
-FOCI_INLINE halves quad_bytes(const uint8_t *p, const quad *r, const focal_dtype type, int64_t left)
+FOCI_INLINE __m512i q8_pair(const uint8_t *p, int64_t left)
+{
+    const __m512i flip = _mm512_set1_epi8((char)0x80);
+    const __m256i *first = (const __m256i *)(const void *)(p + 2);
+    const __m256i *second = (const __m256i *)(const void *)(p + 36);
+    const __m256i zero = _mm256_setzero_si256();
+    const __m256i a = left > 0 ? _mm256_loadu_si256(first) : zero;
+    const __m256i b = left > 1 ? _mm256_loadu_si256(second) : zero;
+    return _mm512_xor_si512(_mm512_inserti64x4(_mm512_castsi256_si512(a), b, 1), flip);
+}
+
+/* d of the blocks, twice. */
+FOCI_INLINE __m256 q8_factors(const uint8_t *p, int64_t left)
+{
+    uint16_t d[4] = {0};
+    for (int n = 0; n < 4; n++)
+        if (n < left) memcpy(&d[n], p + (ptrdiff_t)34 * n, sizeof d[n]);
+    const __m128i four =
+        _mm_set_epi16(0, 0, 0, 0, (short)d[3], (short)d[2], (short)d[1], (short)d[0]);
+    return _mm256_cvtph_ps(_mm_unpacklo_epi64(four, four));
+}
+
+FOCI_INLINE halves quad_bytes(const quad *r, const focal_dtype type)
 {
     halves b;
-    if (type == FOCAL_Q8_0) {
-        const __m512i flip = _mm512_set1_epi8((char)0x80);
-        __m256i q[4];
-        for (int n = 0; n < 4; n++)
-            q[n] =
-                n < left
-                    ? _mm256_loadu_si256((const __m256i *)(const void *)(p + (ptrdiff_t)34 * n + 2))
-                    : _mm256_setzero_si256();
-        b.lo = _mm512_inserti64x4(_mm512_castsi256_si512(q[0]), q[1], 1);
-        b.hi = _mm512_inserti64x4(_mm512_castsi256_si512(q[2]), q[3], 1);
-        b.lo = _mm512_xor_si512(b.lo, flip);
-        b.hi = _mm512_xor_si512(b.hi, flip);
-        return b;
-    }
     const __m512i levels = quad_levels(r, type), low = _mm512_set1_epi8(15);
     b.lo = _mm512_and_si512(levels, low);
-    if (type == FOCAL_Q4_0 || type == FOCAL_Q4_1) {
-        b.hi = _mm512_andnot_si512(low, levels); /* 16 times the level */
-        return b;
-    }
     b.hi = _mm512_and_si512(_mm512_srli_epi16(levels, 4), low);
+    if (type == FOCAL_Q4_0 || type == FOCAL_Q4_1) return b;
     if (type == FOCAL_IQ4_NL) {
         int8_t values[16];
         for (int n = 0; n < 16; n++) values[n] = (int8_t)(foci_iq4_nl_values[n] ^ -128);
@@ -151,30 +194,42 @@ FOCI_INLINE halves quad_bytes(const uint8_t *p, const quad *r, const focal_dtype
     return b;
 }
 
-/* s[c] += four blocks against row c of x, of which there are `count`. */
-FOCI_INLINE void add_quad(const uint8_t *p, const focal_dtype type, int64_t left, const byte_x *x,
-                          byte_sums *s, const int count)
+/* s[r * count + c] += four blocks of row r of w against row c of x. */
+FOCI_INLINE void add_quads(const uint8_t *const w[], const int rows, const focal_dtype type,
+                           int64_t left, const byte_x *x, byte_sums *s, const int count)
 {
-    const quad r = load_quad(p, type, left);
-    const __m256 factors = quad_factors(&r, type);
-    const halves b = quad_bytes(p, &r, type, left);
-#pragma GCC unroll 4
-    for (int c = 0; c < count; c++) {
-
-        const __m256 scaled =
-            _mm256_mul_ps(factors, _mm256_loadu_ps(x->factor + c * x->factor_stride));
-        const __m512 wide = _mm512_castps256_ps512(scaled);
-        const __m512i zero = _mm512_setzero_si512();
-        s[c].mins =
-            _mm512_castps256_ps512(_mm256_add_ps(_mm512_castps512_ps256(s[c].mins), scaled));
+    __m256 factors[BYTE_PAIR];
+    halves b[BYTE_PAIR];
+#pragma GCC unroll 2
+    for (int r = 0; r < rows; r++) {
         if (type == FOCAL_Q8_0) {
-            add_scaled(&s[c], dot(zero, b.lo, x, c, 0), wide, spread(0, 8));
-            add_scaled(&s[c], dot(zero, b.hi, x, c, 64), wide, spread(2, 8));
+            factors[r] = q8_factors(w[r], left);
+            b[r].lo = q8_pair(w[r], left);
+            b[r].hi = q8_pair(w[r] + 68, left - 2);
             continue;
         }
-        __m512i sum = dot(zero, b.hi, x, c, 64);
-        if (type == FOCAL_Q4_0 || type == FOCAL_Q4_1) sum = _mm512_srai_epi32(sum, 4);
-        add_scaled(&s[c], dot(sum, b.lo, x, c, 0), wide, spread(0, 4));
+        const quad q = load_quad(w[r], type, left);
+        factors[r] = quad_factors(&q, type);
+        b[r] = quad_bytes(&q, type);
+    }
+#pragma GCC unroll 4
+    for (int c = 0; c < count; c++) {
+        const x_bytes lo = load_x(x, c, 0), hi = load_x(x, c, 64);
+        const __m256 x_factors = _mm256_loadu_ps(x->factor + c * x->factor_stride);
+#pragma GCC unroll 2
+        for (int r = 0; r < rows; r++) {
+            byte_sums *sum = &s[r * count + c];
+            const __m256 scaled = _mm256_mul_ps(factors[r], x_factors);
+            const __m512 wide = _mm512_castps256_ps512(scaled);
+            sum->mins =
+                _mm512_castps256_ps512(_mm256_add_ps(_mm512_castps512_ps256(sum->mins), scaled));
+            if (type == FOCAL_Q8_0) {
+                add_scaled(sum, dot(b[r].lo, lo), wide, spread(0, 8));
+                add_scaled(sum, dot(b[r].hi, hi), wide, spread(2, 8));
+            } else {
+                add_scaled(sum, dot_both(b[r].lo, lo, b[r].hi, hi), wide, spread(0, 4));
+            }
+        }
     }
 }
 
@@ -226,7 +281,7 @@ FOCI_INLINE __m512i k_levels(const uint8_t *block, const focal_dtype type, int s
                                                             : _mm512_srlv_epi16(high, counts),
                                               _mm512_set1_epi8(0x30));
         const __m512i rest = step % 2 == 0 ? q : _mm512_srli_epi16(q, 4);
-        return _mm512_or_si512(_mm512_and_si512(rest, low), bits);
+        return _mm512_ternarylogic_epi32(rest, low, bits, 0xEA); /* (rest & low) | bits */
     }
     const int lower = step % 2 * 4;
     if (type == FOCAL_Q2_K) {
@@ -248,14 +303,22 @@ FOCI_INLINE __m512 broadcast_half(const uint8_t half[2])
     return _mm512_broadcastss_ps(_mm_cvtph_ps(_mm_cvtsi32_si128(bits)));
 }
 
+/* d in the lower half, -m in the upper one, of the two float16 that q4_k and q5_k begin with. */
+FOCI_INLINE __m512 spread_d_m(const uint8_t *block)
+{
+    int32_t bits;
+    memcpy(&bits, block, sizeof bits);
+    const __m128 two =
+        _mm_cvtph_ps(_mm_xor_si128(_mm_cvtsi32_si128(bits), _mm_set_epi32(0, 0, 0, INT32_MIN)));
+    return _mm512_permutexvar_ps(spread(0, 8), _mm512_castps128_ps512(two));
+}
+
 /* d_w of the runs; and m_w of q2_k, of the others' runs of 32 behind d_w. */
 FOCI_INLINE __m512 k_factors(const uint8_t *block, const focal_dtype type, __m512 *mins)
 {
     if (type == FOCAL_Q4_K || type == FOCAL_Q5_K) { /* both begin alike */
-        const foci_q4_k *b = (const foci_q4_k *)(const void *)block;
-        const __m512 whole = _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(six_bits(b->scales)));
-        const __m512 m = _mm512_sub_ps(_mm512_setzero_ps(), broadcast_half(b->m));
-        return _mm512_mul_ps(whole, _mm512_mask_blend_ps(0xFF00, broadcast_half(b->d), m));
+        const __m512 whole = _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(six_bits(block)));
+        return _mm512_mul_ps(whole, spread_d_m(block));
     }
     if (type == FOCAL_Q2_K) {
         const foci_q2_k *b = (const foci_q2_k *)(const void *)block;
@@ -277,27 +340,39 @@ FOCI_INLINE __m512 k_factors(const uint8_t *block, const focal_dtype type, __m51
     return d;
 }
 
-/* s[c] += one block of 256 against row c of x. */
-FOCI_INLINE void add_k_block(const uint8_t *block, const focal_dtype type, const byte_x *x,
-                             byte_sums *s, const int count)
+/* s[r * count + c] += one block of 256 of row r of w against row c of x. */
+FOCI_INLINE void add_k_blocks(const uint8_t *const w[], const int rows, const focal_dtype type,
+                              const byte_x *x, byte_sums *s, const int count)
 {
     const bool is_long = type == FOCAL_Q4_K || type == FOCAL_Q5_K; /* runs of 32 */
-    __m512 mins = _mm512_setzero_ps(), scaled[4];
-    const __m512 factors = k_factors(block, type, &mins);
+    __m512 scaled[BYTE_SUMS];
+#pragma GCC unroll 2
+    for (int r = 0; r < rows; r++) {
+        __m512 mins = _mm512_setzero_ps();
+        const __m512 factors = k_factors(w[r], type, &mins);
 #pragma GCC unroll 4
-    for (int c = 0; c < count; c++) {
-        const float *factor = x->factor + c * x->factor_stride;
-        scaled[c] = _mm512_mul_ps(factors, _mm512_loadu_ps(factor));
-        s[c].mins = is_long ? _mm512_add_ps(s[c].mins, scaled[c])
-                            : _mm512_fmadd_ps(mins, _mm512_loadu_ps(factor + 16), s[c].mins);
+        for (int c = 0; c < count; c++) {
+            const float *factor = x->factor + c * x->factor_stride;
+            const int n = r * count + c;
+            scaled[n] = _mm512_mul_ps(factors, _mm512_loadu_ps(factor));
+            s[n].mins = is_long ? _mm512_add_ps(s[n].mins, scaled[n])
+                                : _mm512_fmadd_ps(mins, _mm512_loadu_ps(factor + 16), s[n].mins);
+        }
     }
 #pragma GCC unroll 4
     for (int step = 0; step < 4; step++) {
-        const __m512i levels = k_levels(block, type, step);
+        const __m512i index = is_long ? spread(2 * step, 8) : spread(4 * step, 4);
+        __m512i levels[BYTE_PAIR];
+#pragma GCC unroll 2
+        for (int r = 0; r < rows; r++) levels[r] = k_levels(w[r], type, step);
 #pragma GCC unroll 4
         for (int c = 0; c < count; c++) {
-            const __m512i sum = dot(_mm512_setzero_si512(), levels, x, c, (int64_t)64 * step);
-            add_scaled(&s[c], sum, scaled[c], is_long ? spread(2 * step, 8) : spread(4 * step, 4));
+            const x_bytes bytes = load_x(x, c, (int64_t)64 * step);
+#pragma GCC unroll 2
+            for (int r = 0; r < rows; r++) {
+                const int n = r * count + c;
+                add_scaled(&s[n], dot(levels[r], bytes), scaled[n], index);
+            }
         }
     }
 }

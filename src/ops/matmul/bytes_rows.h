@@ -7,11 +7,10 @@ enum {
     BYTES_AHEAD = 4096 /* of what is asked for: a page, where the hardware's own asking ends */
 };
 
-/* Asks for what lies that far behind a piece of the row. */
-FOCI_INLINE void ask_ahead(const uint8_t *piece, const int64_t bytes)
+FOCI_INLINE void ask_for(const uint8_t *piece, const int64_t bytes)
 {
-#pragma GCC unroll 4
-    for (int64_t at = 0; at < bytes; at += 64) v_prefetch(piece + BYTES_AHEAD + at);
+#pragma GCC unroll 8
+    for (int64_t at = 0; at < bytes; at += 64) v_prefetch(piece + at);
 }
 
 FOCI_INLINE void step_x(byte_x *x, int64_t elements, int64_t factors)
@@ -21,43 +20,55 @@ FOCI_INLINE void step_x(byte_x *x, int64_t elements, int64_t factors)
     x->factor += factors;
 }
 
-/* sums[c] = one row of w (K elements) with row c of x. Every sum is made for itself: no bit depends
- * on count. */
-FOCI_INLINE void sum_row(const uint8_t *w, const focal_dtype type, int64_t K, const byte_x *from,
-                         byte_sums *sums, const int count)
+/* sums[r * count + c] = row r of w (K elements; one row, or two that lie one behind the other) with
+ * row c of x. Two rows share what is read of x; memory is asked for in its own order. Every sum is
+ * made for itself: no bit depends on rows or count. */
+FOCI_INLINE void sum_rows(const uint8_t *const from[], const int rows, const focal_dtype type,
+                          int64_t K, const byte_x *x_from, byte_sums *sums, const int count)
 {
     byte_sums s[BYTE_SUMS];
-    byte_x x = *from;
+    byte_x x = *x_from;
+    const uint8_t *w[BYTE_PAIR] = {from[0], from[rows - 1]}, *ahead = from[0] + BYTES_AHEAD;
+    const int64_t bytes =
+        is_k_type(type) ? k_block_bytes(type) : (int64_t)8 * words_of_type(type).words;
 #pragma GCC unroll 4
-    for (int c = 0; c < count; c++) clear_sums(&s[c]);
+    for (int n = 0; n < rows * count; n++) clear_sums(&s[n]);
     if (is_k_type(type)) {
-        const int64_t bytes = k_block_bytes(type);
-        for (int64_t at = 0; at < K; at += FOCI_BYTE_SPAN, w += bytes) {
-            ask_ahead(w, bytes);
-            add_k_block(w, type, &x, s, count);
+        for (int64_t at = 0; at < K; at += FOCI_BYTE_SPAN) {
+            ask_for(ahead, rows * bytes);
+            add_k_blocks(w, rows, type, &x, s, count);
             step_x(&x, FOCI_BYTE_SPAN, FOCI_BYTE_FACTORS);
+            ahead += rows * bytes;
+            w[0] += bytes;
+            w[1] += bytes;
         }
     } else {
-        const int64_t bytes = (int64_t)8 * words_of_type(type).words, quads = K / 128;
-        for (int64_t at = 0; at < quads; at++, w += bytes) {
-            ask_ahead(w, bytes);
-            add_quad(w, type, 4, &x, s, count);
+        for (int64_t at = 0; at < K / 128; at++) {
+            ask_for(ahead, rows * bytes);
+            add_quads(w, rows, type, 4, &x, s, count);
             step_x(&x, 128, at % 2 == 0 ? 8 : FOCI_BYTE_FACTORS - 8);
+            ahead += rows * bytes;
+            w[0] += bytes;
+            w[1] += bytes;
         }
-        if (K % 128 != 0) add_quad(w, type, K % 128 / 32, &x, s, count);
+        if (K % 128 != 0) {
+            ask_for(ahead, rows * bytes);
+            add_quads(w, rows, type, K % 128 / 32, &x, s, count);
+        }
     }
 #pragma GCC unroll 4
-    for (int c = 0; c < count; c++) sums[c] = s[c];
+    for (int n = 0; n < rows * count; n++) sums[n] = s[n];
 }
 
-/* y[r * count + c] = row r of w with row c of x; BYTE_SUMS of them. Rows are taken in turn: memory
- * is fastest in order. */
+/* y[r * count + c] = row r of w with row c of x; BYTE_SUMS of them. Rows are taken in turn, or two
+ * at a time: memory is fastest in order. */
 FOCI_INLINE void dot_bytes(const uint8_t *const w[], const focal_dtype type, int64_t K,
                            const byte_x *x, float y[BYTE_SUMS], const int count)
 {
     byte_sums s[BYTE_SUMS];
-    for (int r = 0; r < BYTE_SUMS / count; r++)
-        sum_row(w[r], type, K, x, s + (ptrdiff_t)r * count, count);
+    const int rows = count < BYTE_SUMS ? BYTE_PAIR : 1;
+    for (int r = 0; r < BYTE_SUMS / count; r += rows)
+        sum_rows(w + r, rows, type, K, x, s + (ptrdiff_t)r * count, count);
     store_totals(s, type, y);
 }
 

@@ -9,7 +9,10 @@
 #include "ops/matmul/bytes.h"
 #include "simd/tile.h"
 
-enum { BYTE_SUMS = 4 /* rows of w times rows of x at a time */ };
+enum {
+    BYTE_SUMS = 4, /* rows of w times rows of x at a time */
+    BYTE_PAIR = 2  /* rows of w that share what is read of x */
+};
 
 /* Rows of x, from some place on. */
 typedef struct byte_x {
@@ -48,14 +51,16 @@ FOCI_INLINE int64_t k_block_bytes(const focal_dtype type)
     return type == FOCAL_Q5_K ? sizeof(foci_q5_k) : sizeof(foci_q6_k);
 }
 
-/* The 6-bit scales of q4_k and q5_k, then their minima, a byte each. */
-FOCI_INLINE __m128i six_bits(const uint8_t scales[12])
+/* The 6-bit scales of a block of q4_k or q5_k, then their minima, a byte each. They lie in three
+ * words behind d and m; every word of the result has bits of one of them, odd ones of two. */
+FOCI_INLINE __m128i six_bits(const uint8_t *block)
 {
-    uint32_t u[3];
-    memcpy(u, scales, sizeof u);
-    const uint32_t all = 0x3F3F3F3FU, four = 0x0F0F0F0FU, two = 0x30303030U;
-    return _mm_set_epi32((int)((u[2] >> 4 & four) | (u[1] >> 2 & two)), (int)(u[1] & all),
-                         (int)((u[2] & four) | (u[0] >> 2 & two)), (int)(u[0] & all));
+    const __m128i u = _mm_loadu_si128((const __m128i *)(const void *)block);
+    const __m128i low = _mm_srlv_epi32(_mm_shuffle_epi32(u, 0xED), _mm_set_epi32(4, 0, 0, 0));
+    const __m128i high = _mm_srli_epi32(_mm_shuffle_epi32(u, 0xA5), 2);
+    return _mm_or_si128(
+        _mm_and_si128(low, _mm_set_epi32(0x0F0F0F0F, 0x3F3F3F3F, 0x0F0F0F0F, 0x3F3F3F3F)),
+        _mm_and_si128(high, _mm_set_epi32(0x30303030, 0, 0x30303030, 0)));
 }
 
 /* The 16 scales of q3_k, -32 .. 31. */

@@ -5,22 +5,23 @@
 
 #include "base/error.h"
 #include "ops/matmul/bytes.h"
+#include "ops/matmul/bytes_round_body.h"
 #include "ops/matmul/matmul_few_body.h"
 
 enum {
     BYTE_ROWS = 64, /* rows of x a pass over an item's weights, which then come from a cache */
-    ITEM_BYTES = 64 * 1024 /* of weights, at least: memory is fastest in order */
+    SHORT_BYTES = 32 * 1024 /* of weights of an item, at least: memory is fastest in order */
 };
 
 typedef struct byte_call {
     const foci_matmul_args *a;
     foci_byte_rows x;
-    size_t row_bytes; /* of w */
-    int64_t columns;  /* of an item */
+    int64_t row_bytes; /* of w */
+    int64_t first;     /* its bytes begin here among those of all calls */
 } byte_call;
 
-/* Rows n .. n + 3 of w (the last stands in for those past `end`) with rows [m, m + count) of x, 1
- * or 4 of them; sums[row of x][row of w], FEW_COLUMNS apart. */
+/* Rows n .. n + 3 of w (the last stands in for those past `end`) with rows [m, m + count) of x, 1,
+ * 2 or 4 of them; sums[row of x][row of w], FEW_COLUMNS apart. */
 FOCI_INLINE void multiply_rows(const byte_call *b, const focal_dtype type, int64_t n, int64_t end,
                                int64_t m, float *sums, const int count)
 {
@@ -36,7 +37,7 @@ FOCI_INLINE void multiply_rows(const byte_call *b, const focal_dtype type, int64
         float y[BYTE_SUMS];
         for (int64_t r = 0; r < rows; r++) {
             const int64_t row = foci_min64(n + first + r, end - 1);
-            w[r] = (const uint8_t *)b->a->w + (size_t)row * b->row_bytes;
+            w[r] = (const uint8_t *)b->a->w + row * b->row_bytes;
         }
         dot_bytes(w, type, b->a->K, &x, y, count);
         for (int r = 0; r < rows; r++)
@@ -54,6 +55,8 @@ FOCI_INLINE void byte_columns(const byte_call *b, const focal_dtype type, int64_
         int64_t m = 0;
         for (; m + 4 <= rows; m += 4)
             multiply_rows(b, type, n, end, first + m, &sums[m][n - begin], 4);
+        for (; m + 2 <= rows; m += 2)
+            multiply_rows(b, type, n, end, first + m, &sums[m][n - begin], 2);
         for (; m < rows; m++) multiply_rows(b, type, n, end, first + m, &sums[m][n - begin], 1);
     }
     for (int64_t m = 0; m < rows; m++) finish_row(b->a, first + m, begin, sums[m], end - begin);
@@ -86,26 +89,58 @@ static void byte_rows(const byte_call *b, int64_t begin, int64_t end)
     }
 }
 
-/* Several products of one x: their items one behind the other. Products with the same type of
- * weights share what x was unpacked to. */
+/* Several products of one x, their weights as one row of bytes that items cut. Products with the
+ * same type of weights share what x was unpacked to. */
 typedef struct byte_calls {
     byte_call call[FOCI_MATMUL_SEVERAL];
-    int64_t first_item[FOCI_MATMUL_SEVERAL + 1];
     int32_t count;
+    int64_t threads, bytes, long_bytes, short_bytes;
 } byte_calls;
+
+/* Every thread has a long item to begin with; of the short ones behind them those take more who are
+ * done first. */
+static void cut_items(byte_calls *calls, int64_t threads)
+{
+    calls->threads = threads;
+    calls->short_bytes = foci_max64(SHORT_BYTES, calls->bytes / (16 * threads));
+    const int64_t rest = calls->bytes > 2 * threads * SHORT_BYTES ? calls->bytes / 4 : 0;
+    calls->long_bytes = foci_pieces(calls->bytes - rest, threads);
+}
+
+static int64_t item_begin(const byte_calls *calls, int64_t index)
+{
+    const int64_t longs = foci_min64(index, calls->threads);
+    return foci_min64(calls->bytes,
+                      longs * calls->long_bytes + (index - longs) * calls->short_bytes);
+}
+
+static int64_t item_count(const byte_calls *calls)
+{
+    const int64_t rest = calls->bytes - item_begin(calls, calls->threads);
+    return calls->threads + foci_pieces(rest, calls->short_bytes);
+}
+
+/* The first row of a product's weights that belongs to what begins at a byte. */
+static int64_t row_from(const byte_call *b, int64_t byte)
+{
+    const int64_t row = foci_pieces(foci_max64(byte - b->first, 0), b->row_bytes);
+    return foci_min64(foci_round_up(row, BYTE_SUMS), b->a->N);
+}
 
 static void byte_item(void *arg, int64_t index, int32_t thread)
 {
     (void)thread;
     const byte_calls *calls = arg;
-    int32_t n = 0;
-    while (index >= calls->first_item[n + 1]) n++;
-    const byte_call *b = &calls->call[n];
-    const int64_t first = (index - calls->first_item[n]) * b->columns;
-    const int64_t last = foci_min64(b->a->N, first + b->columns);
-    for (int64_t begin = first, end; begin < last; begin = end) {
-        end = foci_min64(last, begin + FEW_COLUMNS);
-        byte_rows(b, begin, end);
+    const int64_t from = item_begin(calls, index), to = item_begin(calls, index + 1);
+    for (int32_t n = 0; n < calls->count; n++) {
+        const byte_call *b = &calls->call[n];
+        const int64_t first = row_from(b, from), last = row_from(b, to);
+        /* Nobody has asked for what an item begins with. */
+        if (first < last) ask_for((const uint8_t *)b->a->w + first * b->row_bytes, BYTES_AHEAD);
+        for (int64_t begin = first, end; begin < last; begin = end) {
+            end = foci_min64(last, begin + FEW_COLUMNS);
+            byte_rows(b, begin, end);
+        }
     }
 }
 
@@ -120,31 +155,26 @@ static int32_t find_unpacked(const foci_matmul_args *args, int32_t n)
 static focal_status multiply_bytes(focal_ctx *ctx, const foci_matmul_args *args, int32_t count)
 {
     byte_calls calls = {.count = count};
-    const int64_t threads = focal_ctx_threads(ctx);
-    int64_t bytes = 0;
     focal_status status = FOCAL_OK;
-    for (int32_t n = 0; n < count; n++) {
-        byte_call *b = &calls.call[n];
-        b->a = &args[n];
-        b->row_bytes = (size_t)(args->K / focal_dtype_block(args[n].w_dtype)) *
-                       focal_dtype_block_bytes(args[n].w_dtype);
-        bytes += args[n].N * (int64_t)b->row_bytes;
-    }
-    /* As many items as threads, or a multiple of it while they are long enough. */
-    const int64_t turns = foci_max64(bytes / (threads * ITEM_BYTES), 1);
-    const int64_t item_bytes = foci_pieces(bytes, threads * turns);
     for (int32_t n = 0; n < count && status == FOCAL_OK; n++) {
         byte_call *b = &calls.call[n];
-        const int64_t pieces = foci_pieces(args[n].N * (int64_t)b->row_bytes, item_bytes);
-        b->columns = foci_round_up(foci_pieces(args[n].N, pieces), BYTE_SUMS);
-        calls.first_item[n + 1] = calls.first_item[n] + foci_pieces(args[n].N, b->columns);
         const int32_t same = find_unpacked(args, n);
-        if (same < n)
+        b->a = &args[n];
+        b->row_bytes = args->K / focal_dtype_block(args[n].w_dtype) *
+                       (int64_t)focal_dtype_block_bytes(args[n].w_dtype);
+        b->first = calls.bytes;
+        calls.bytes += args[n].N * b->row_bytes;
+        if (same < n) {
             b->x = calls.call[same].x;
-        else
-            status = foci_byte_rows_make(ctx, &args[n], &b->x);
+            continue;
+        }
+        status = foci_byte_rows_new(ctx, &args[n], &b->x);
+        if (status == FOCAL_OK) fill_byte_rows(ctx, &args[n], &b->x);
     }
-    if (status == FOCAL_OK) foci_parallel(ctx, calls.first_item[count], byte_item, &calls);
+    if (status == FOCAL_OK) {
+        cut_items(&calls, focal_ctx_threads(ctx));
+        foci_parallel(ctx, item_count(&calls), byte_item, &calls);
+    }
     for (int32_t n = 0; n < count; n++)
         if (find_unpacked(args, n) == n) foci_byte_rows_free(ctx, &calls.call[n].x);
     return status;
