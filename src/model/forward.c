@@ -42,7 +42,7 @@ typedef struct pass {
     void *o;            /* (T,H,D) of attn */
     void *o_act;        /* the same in act; o itself where they are equal */
     float *y;           /* (T,C) what a block gives, where it is normalised before it is added */
-    float *gate, *up;   /* (T,F) */
+    float *gate, *up;   /* (T,F), of few rows */
     void *hidden;       /* (T,F) of act */
     int32_t *ids;       /* (T) */
     int32_t *positions; /* (T) */
@@ -83,6 +83,28 @@ typedef struct product {
     bool adds;
 } product;
 
+static foci_matmul_args product_args(const pass *p, const void *x, const product *one)
+{
+    const foci_linear *w = one->w;
+    return (foci_matmul_args){
+        .M = p->T,
+        .N = w->N,
+        .K = w->K,
+        .x = x,
+        .x_dtype = p->act,
+        .rounds_x = p->is_few,
+        .x_stride = w->K,
+        .w = w->w,
+        .w_dtype = w->dtype,
+        .w_is_transposed = w->is_transposed,
+        .bias = w->bias,
+        .adds = one->adds,
+        .out = one->out,
+        .out_dtype = FOCAL_F32,
+        .out_stride = one->out_stride,
+    };
+}
+
 /* Products that read the same x. */
 static focal_status linears(const pass *p, const char *name, const void *x, const product *products,
                             int32_t count)
@@ -90,26 +112,8 @@ static focal_status linears(const pass *p, const char *name, const void *x, cons
     foci_matmul_args args[FOCI_MATMUL_SEVERAL];
     foci_cost cost = no_cost;
     for (int32_t n = 0; n < count; n++) {
-        const foci_linear *w = products[n].w;
-
-        args[n] = (foci_matmul_args){
-            .M = p->T,
-            .N = w->N,
-            .K = w->K,
-            .x = x,
-            .x_dtype = p->act,
-            .rounds_x = p->is_few,
-            .x_stride = w->K,
-            .w = w->w,
-            .w_dtype = w->dtype,
-            .w_is_transposed = w->is_transposed,
-            .bias = w->bias,
-            .adds = products[n].adds,
-            .out = products[n].out,
-            .out_dtype = FOCAL_F32,
-            .out_stride = products[n].out_stride,
-        };
-        const foci_cost more = linear_cost(p->T, w);
+        args[n] = product_args(p, x, &products[n]);
+        const foci_cost more = linear_cost(p->T, products[n].w);
         cost.flops += more.flops;
         cost.bytes += more.bytes;
     }
@@ -358,23 +362,44 @@ static focal_status attention_block(const pass *p, int32_t n)
     return join_stream(p, "attention out", &w->out, p->o_act, &w->attn_post);
 }
 
-static focal_status feed_forward_block(const pass *p, int32_t n)
+/* hidden = activation(h gate^T) * (h up^T), or activation(h up^T) in families without a gate. */
+static focal_status feed_forward_in(const pass *p, const foci_layer *w)
 {
     const foci_config *c = &p->model->config;
-    const foci_layer *w = &p->model->weights.layers[n];
-    FOCAL_TRY(read_stream(p, &w->ffn_norm));
-    const product in[] = {{&w->up, p->up, c->F, false}, {&w->gate, p->gate, c->F, false}};
-    FOCAL_TRY(linears(p, "feed-forward in", p->h, in, c->is_gated ? 2 : 1));
+    const bool is_gated = c->is_gated;
+    const product in[] = {{is_gated ? &w->gate : &w->up, p->gate, c->F, false},
+                          {&w->up, p->up, c->F, false}};
+    if (!p->is_few) {
+        foci_matmul_args args[] = {product_args(p, p->h, &in[0]), product_args(p, p->h, &in[1])};
+        foci_cost cost = linear_cost(p->T, in[0].w);
+        const foci_cost more = is_gated ? linear_cost(p->T, in[1].w) : no_cost;
+        cost.flops += more.flops;
+        cost.bytes += more.bytes;
+        args[0].out = p->hidden;
+        args[0].out_dtype = p->act;
+        TIMED(p, "feed-forward in", cost,
+              foci_matmul_gated(p->ctx, args, is_gated ? 2 : 1, c->activation));
+        return FOCAL_OK;
+    }
     const foci_gate_args gate = {
         .activation = c->activation,
         .T = p->T,
         .F = c->F,
-        .gate = c->is_gated ? p->gate : p->up,
-        .up = c->is_gated ? p->up : NULL,
+        .gate = p->gate,
+        .up = is_gated ? p->up : NULL,
         .out = p->hidden,
         .out_dtype = p->act,
     };
+    FOCAL_TRY(linears(p, "feed-forward in", p->h, in, is_gated ? 2 : 1));
     TIMED(p, "activation", no_cost, foci_gate(p->ctx, &gate));
+    return FOCAL_OK;
+}
+
+static focal_status feed_forward_block(const pass *p, int32_t n)
+{
+    const foci_layer *w = &p->model->weights.layers[n];
+    FOCAL_TRY(read_stream(p, &w->ffn_norm));
+    FOCAL_TRY(feed_forward_in(p, w));
     return join_stream(p, "feed-forward out", &w->down, p->hidden, &w->ffn_post);
 }
 
@@ -486,7 +511,7 @@ static void *take(char *base, size_t *used, int64_t count, size_t size)
 static size_t lay_out(pass *p, char *base)
 {
     const foci_config *c = &p->model->config;
-    const int64_t T = p->T, Q = (int64_t)c->H * c->D, pairs = FOCI_MAX_ROPE_PAIRS;
+    const int64_t T = p->T, Q = (int64_t)c->H * c->D;
     const size_t act = focal_dtype_bytes(p->act), attn = focal_dtype_bytes(p->attn);
     size_t used = 0;
     p->x = take(base, &used, T * c->C, sizeof(float));
@@ -498,14 +523,16 @@ static size_t lay_out(pass *p, char *base)
     p->o = take(base, &used, T * Q, attn);
     p->o_act = p->act == p->attn ? p->o : take(base, &used, T * Q, act);
     p->y = take(base, &used, T * c->C, sizeof(float));
-    p->up = take(base, &used, T * c->F, sizeof(float));
-    p->gate = c->is_gated ? take(base, &used, T * c->F, sizeof(float)) : NULL;
+    const int64_t few = p->is_few ? T : 0; /* many rows go from sums to hidden at once */
+    p->gate = take(base, &used, few * c->F, sizeof(float));
+    p->up = c->is_gated ? take(base, &used, few * c->F, sizeof(float)) : NULL;
     p->hidden = take(base, &used, T * c->F, act);
     p->ids = take(base, &used, T, sizeof(int32_t));
     p->positions = take(base, &used, T, sizeof(int32_t));
-    for (int n = 0; n < 2; n++) {
-        p->cos[n] = take(base, &used, T * pairs, sizeof(float));
-        p->sin[n] = take(base, &used, T * pairs, sizeof(float));
+    for (int is_local = 0; is_local < 2; is_local++) {
+        const int64_t pairs = (is_local ? &c->rope_local : &c->rope)->rotated / 2;
+        p->cos[is_local] = take(base, &used, T * pairs, sizeof(float));
+        p->sin[is_local] = take(base, &used, T * pairs, sizeof(float));
     }
     p->seqs = take(base, &used, p->args->item_count, sizeof *p->seqs);
     return used;
