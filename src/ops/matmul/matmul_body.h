@@ -119,7 +119,7 @@ FOCI_INLINE void finish_gated(const many_call *c, int64_t m, int64_t n, const fl
                               const float *up, int64_t count)
 {
     const foci_matmul_args *a = c->p[0].a, *b = c->p[c->count - 1].a;
-    char *row = (char *)a->out + (size_t)(m * a->out_stride) * focal_dtype_bytes(a->out_dtype);
+    char *row = (char *)a->out + m * a->out_stride * (a->out_dtype == FOCAL_BF16 ? 2 : 4);
     for (int64_t i = 0; i < count; i += VL) {
         const int64_t some = foci_min64(count - i, VL);
         vec y = v_load(gate + i);

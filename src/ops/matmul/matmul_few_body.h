@@ -77,7 +77,7 @@ static inline void store_floats(char *row, focal_dtype dtype, int64_t at, int64_
 static inline void finish_row(const foci_matmul_args *a, int64_t m, int64_t n, const float *sums,
                               int64_t count)
 {
-    char *row = (char *)a->out + (size_t)(m * a->out_stride) * focal_dtype_bytes(a->out_dtype);
+    char *row = (char *)a->out + m * a->out_stride * (a->out_dtype == FOCAL_BF16 ? 2 : 4);
     for (int64_t i = 0; i < count; i += VL) {
         const int64_t some = foci_min64(count - i, VL);
         vec sum = v_load(sums + i);
