@@ -122,8 +122,7 @@ focal_status foci_cache_reserve(focal_cache *cache, int32_t sequence, int32_t co
     FOCAL_TRY(grow_tables(cache, seq, need));
     while (seq->page_count < need) {
         char *block = foci_alloc(ctx, 1, (size_t)cache->block_bytes);
-        if (!block) return FOCAL_ENOMEM;              /* what there is may stay: it is only room */
-        memset(block, 0, (size_t)cache->block_bytes); /* a saved page may be partly used */
+        if (!block) return FOCAL_ENOMEM; /* what there is may stay: it is only room */
         const int64_t tables = (int64_t)cache->model->config.L * 2;
         for (int64_t table = 0; table < tables; table++)
             seq->pages[table * seq->page_capacity + seq->page_count] =
@@ -184,6 +183,15 @@ static cache_header header_of(const focal_cache *cache, int32_t length)
     return header;
 }
 
+/* Zeros behind the last token of a page that is partly used: a file holds no other memory. */
+static void clear_room(const focal_cache *cache, const foci_cache_seq *seq)
+{
+    const int32_t used = seq->length % FOCI_PAGE_ROWS;
+    for (int32_t table = 0; used > 0 && table < cache->model->config.L * 2; table++)
+        memset(foci_cache_row(cache, seq, table / 2, table % 2, seq->length), 0,
+               (size_t)(FOCI_PAGE_ROWS - used) * (size_t)cache->row_bytes);
+}
+
 focal_status focal_cache_save(const focal_cache *cache, int32_t sequence, const char *path)
 {
     FOCAL_TRY(check_sequence(cache, sequence));
@@ -191,6 +199,7 @@ focal_status focal_cache_save(const focal_cache *cache, int32_t sequence, const 
     const cache_header header = header_of(cache, seq->length);
     foci_writer *writer = NULL;
     FOCAL_TRY(foci_writer_open(cache->model->ctx, path, &writer));
+    clear_room(cache, seq);
     foci_writer_put(writer, &header, sizeof header);
     for (uint32_t n = 0; n < header.page_count; n++)
         foci_writer_put(writer, seq->blocks[n], (size_t)cache->block_bytes);

@@ -10,6 +10,7 @@
 
 #include "base/ctx.h"
 #include "base/error.h"
+#include "base/pool.h"
 #include "base/profile.h"
 #include "base/sizes.h"
 #include "focal/attn.h"
@@ -35,15 +36,15 @@ typedef struct pass {
     focal_dtype act;    /* of what products read */
     focal_dtype attn;   /* of attention's q and out, and of k and v but in q8_0 */
     float *x;           /* (T,C) */
-    void *h;            /* (T,C) of act: what attention and feed-forward read */
-    float *qkv;         /* (T, (H + 2 G) D) */
-    float *k_rows;      /* (FOCI_PAGE_ROWS, G, D) keys on their way into a cache of q8_0 */
+    void *h;            /* (T,C) of act: what attention and feed-forward read; and o_act */
+    float *qkv;         /* (T, (H + 2 G) D); and hidden */
+    float *k_rows;      /* (threads, PLACE_ROWS, G, D) keys on their way into a cache of q8_0 */
     void *q;            /* (T,H,D) of attn */
     void *o;            /* (T,H,D) of attn */
-    void *o_act;        /* the same in act; o itself where they are equal */
+    void *o_act;        /* the same in act; o itself where they are equal. h has been read then */
     float *y;           /* (T,C) what a block gives, where it is normalised before it is added */
-    float *gate, *up;   /* (T,F) */
-    void *hidden;       /* (T,F) of act */
+    float *gate, *up;   /* (T,F), of few rows */
+    void *hidden;       /* (T,F) of act; qkv has been read then */
     int32_t *ids;       /* (T) */
     int32_t *positions; /* (T) */
     float *cos[2], *sin[2]; /* (T, rotated / 2) of global and of windowed layers */
@@ -83,6 +84,28 @@ typedef struct product {
     bool adds;
 } product;
 
+static foci_matmul_args product_args(const pass *p, const void *x, const product *one)
+{
+    const foci_linear *w = one->w;
+    return (foci_matmul_args){
+        .M = p->T,
+        .N = w->N,
+        .K = w->K,
+        .x = x,
+        .x_dtype = p->act,
+        .rounds_x = p->is_few,
+        .x_stride = w->K,
+        .w = w->w,
+        .w_dtype = w->dtype,
+        .w_is_transposed = w->is_transposed,
+        .bias = w->bias,
+        .adds = one->adds,
+        .out = one->out,
+        .out_dtype = FOCAL_F32,
+        .out_stride = one->out_stride,
+    };
+}
+
 /* Products that read the same x. */
 static focal_status linears(const pass *p, const char *name, const void *x, const product *products,
                             int32_t count)
@@ -90,26 +113,8 @@ static focal_status linears(const pass *p, const char *name, const void *x, cons
     foci_matmul_args args[FOCI_MATMUL_SEVERAL];
     foci_cost cost = no_cost;
     for (int32_t n = 0; n < count; n++) {
-        const foci_linear *w = products[n].w;
-
-        args[n] = (foci_matmul_args){
-            .M = p->T,
-            .N = w->N,
-            .K = w->K,
-            .x = x,
-            .x_dtype = p->act,
-            .rounds_x = p->is_few,
-            .x_stride = w->K,
-            .w = w->w,
-            .w_dtype = w->dtype,
-            .w_is_transposed = w->is_transposed,
-            .bias = w->bias,
-            .adds = products[n].adds,
-            .out = products[n].out,
-            .out_dtype = FOCAL_F32,
-            .out_stride = products[n].out_stride,
-        };
-        const foci_cost more = linear_cost(p->T, w);
+        args[n] = product_args(p, x, &products[n]);
+        const foci_cost more = linear_cost(p->T, products[n].w);
         cost.flops += more.flops;
         cost.bytes += more.bytes;
     }
@@ -219,73 +224,107 @@ static focal_status normalise_heads(const pass *p, const foci_gain *gain, int32_
     return foci_norm(p->ctx, &args);
 }
 
-/* Rows [first, first + count) of q or k turned by their positions, and scaled. */
-static focal_status rotate(const pass *p, int32_t layer, int32_t first, int32_t count,
-                           const float *x, int32_t heads, float scale, void *out,
-                           focal_dtype out_dtype)
+/* How a layer's rows of q, k or v (T,H,D) become what attention reads: H, x and scale are given; q
+ * and k turn by their positions. */
+static focal_status rotation(const pass *p, int32_t layer, bool turns, foci_rope_args *args)
 {
     const foci_config *c = &p->model->config;
-    const int64_t stride = qkv_stride(c);
-    if (c->has_positions)
-        return convert(p, count, heads, c->D, x + first * stride, stride, scale, out, out_dtype);
     const bool is_local = c->is_local[layer];
-    const foci_rope_config *rope = is_local ? &c->rope_local : &c->rope;
-    const int64_t angles = (int64_t)first * (rope->rotated / 2);
-    const foci_rope_args args = {
-        .T = count,
-        .H = heads,
-        .D = c->D,
-        .rotated = rope->rotated,
-        .style = c->rope_style,
-        .cos = p->cos[is_local] + angles,
-        .sin = p->sin[is_local] + angles,
-        .x = x + first * stride,
-        .x_stride = stride,
-        .scale = scale,
-        .out = out,
-        .out_dtype = out_dtype,
-    };
-    return foci_rope_apply(p->ctx, &args);
-}
-
-/* Rows of k, rotated, or of v to the pages where they stay. */
-static focal_status store_rows(const pass *p, int32_t layer, int32_t is_value, int32_t first,
-                               int32_t count, char *to)
-{
-    const foci_config *c = &p->model->config;
-    const int64_t stride = qkv_stride(c);
-    const float *k = p->qkv + (int64_t)c->H * c->D, *v = k + (int64_t)c->G * c->D;
-    if (p->cache->dtype == FOCAL_Q8_0) {
-        if (!is_value)
-            FOCAL_TRY(rotate(p, layer, first, count, k, c->G, 1.0F, p->k_rows, FOCAL_F32));
-        const foci_q8_rows_args rows = {.rows = count,
-                                        .width = (int64_t)c->G * c->D,
-                                        .x = is_value ? v + first * stride : p->k_rows,
-                                        .x_stride = is_value ? stride : 0,
-                                        .out = to};
-        return foci_q8_rows(p->ctx, &rows);
+    args->T = p->T;
+    args->D = c->D;
+    args->x_stride = qkv_stride(c);
+    if (turns && !c->has_positions) {
+        args->rotated = (is_local ? &c->rope_local : &c->rope)->rotated;
+        args->style = c->rope_style;
+        args->cos = p->cos[is_local];
+        args->sin = p->sin[is_local];
     }
-    if (!is_value) return rotate(p, layer, first, count, k, c->G, 1.0F, to, p->cache->dtype);
-    return convert(p, count, c->G, c->D, v + first * stride, stride, 1.0F, to, p->cache->dtype);
+    args->out = p->q; /* of k and v a page, later */
+    args->out_dtype = p->attn;
+    const foci_rope_args given = *args;
+    return foci_rope_normalise(p->ctx, &given, args);
 }
 
-/* q as attention reads it; k and v into the cache, page by page. */
+/* A layer's q, k and v on their way to q and to the cache. */
+typedef struct placing {
+    const pass *p;
+    int32_t layer;
+    const foci_rows_kernel *rotate, *quantise; /* quantise: of a cache of q8_0 */
+    foci_rope_args q, kv[2];
+} placing;
+
+enum { PLACE_ROWS = 32 /* of an item */ };
+
+/* `count` rows of k or v to where they stay. */
+static void place_page(const placing *s, int32_t is_value, int64_t row, int64_t count, char *to,
+                       int32_t thread)
+{
+    const pass *p = s->p;
+    foci_rope_args rows = s->kv[is_value];
+    rows.out = to;
+    rows.x += row * rows.x_stride;
+    if (rows.cos) {
+        rows.cos += row * (rows.rotated / 2);
+        rows.sin += row * (rows.rotated / 2);
+    }
+    if (!s->quantise) {
+        s->rotate->run(&rows, 0, count);
+        return;
+    }
+    const int64_t width = (int64_t)rows.H * rows.D;
+    foci_q8_rows_args blocks = {
+        .rows = count, .width = width, .x = rows.x, .x_stride = rows.x_stride, .out = to};
+    if (!is_value) {
+        rows.out = p->k_rows + thread * PLACE_ROWS * width;
+        rows.out_dtype = FOCAL_F32;
+        blocks.x = rows.out;
+        blocks.x_stride = width;
+        s->rotate->run(&rows, 0, count);
+    }
+    s->quantise->run(&blocks, 0, count);
+}
+
+/* Rows [begin, end) of q, k and v; those of an item that share a page go there together. */
+static void place_rows(void *arg, int64_t index, int32_t thread)
+{
+    const placing *s = arg;
+    const pass *p = s->p;
+    const int64_t begin = index * PLACE_ROWS, end = foci_min64(p->T, begin + PLACE_ROWS);
+    s->rotate->run(&s->q, begin, end - begin);
+    int64_t first = 0; /* row of the item */
+    for (int32_t n = 0; n < p->args->item_count; first += p->args->items[n++].count) {
+        const focal_batch_item *item = &p->args->items[n];
+        const foci_cache_seq *seq = &p->cache->seqs[item->sequence];
+        const int64_t last = foci_min64(end, first + item->count);
+        for (int64_t row = foci_max64(begin, first), take; row < last; row += take) {
+            const int32_t token = seq->length + (int32_t)(row - first);
+            take = foci_min64(last - row, FOCI_PAGE_ROWS - token % FOCI_PAGE_ROWS);
+            for (int32_t is_value = 0; is_value < 2; is_value++)
+                place_page(s, is_value, row, take,
+                           foci_cache_row(p->cache, seq, s->layer, is_value, token), thread);
+        }
+    }
+}
+
+/* q as attention reads it; k and v into the cache. */
 static focal_status place_qkv(const pass *p, int32_t layer)
 {
     const foci_config *c = &p->model->config;
-    FOCAL_TRY(rotate(p, layer, 0, p->T, p->qkv, c->H, c->attn_scale, p->q, p->attn));
-    int32_t row = 0;
-    for (int32_t n = 0; n < p->args->item_count; n++) {
-        const focal_batch_item *item = &p->args->items[n];
-        const foci_cache_seq *seq = &p->cache->seqs[item->sequence];
-        for (int32_t done = 0, take; done < item->count; done += take, row += take) {
-            const int32_t token = seq->length + done;
-            take = (int32_t)foci_min64(item->count - done, FOCI_PAGE_ROWS - token % FOCI_PAGE_ROWS);
-            for (int32_t is_value = 0; is_value < 2; is_value++)
-                FOCAL_TRY(store_rows(p, layer, is_value, row, take,
-                                     foci_cache_row(p->cache, seq, layer, is_value, token)));
-        }
-    }
+    const float *k = p->qkv + (int64_t)c->H * c->D, *v = k + (int64_t)c->G * c->D;
+    const bool is_q8 = p->cache->dtype == FOCAL_Q8_0;
+    placing s = {.p = p,
+                 .layer = layer,
+                 .rotate = foci_rows_pick(p->ctx, &foci_rope_op),
+                 .q = {.H = c->H, .x = p->qkv, .scale = c->attn_scale},
+                 .kv = {{.H = c->G, .x = k}, {.H = c->G, .x = v}}};
+    if (is_q8) s.quantise = foci_rows_pick(p->ctx, &foci_q8_rows_op);
+    if (!s.rotate || (is_q8 && !s.quantise))
+        return foci_fail(p->ctx, FOCAL_EUNSUPPORTED,
+                         "forward: the pinned kernel %s cannot run here", focal_ctx_kernel(p->ctx));
+    FOCAL_TRY(rotation(p, layer, true, &s.q));
+    FOCAL_TRY(rotation(p, layer, true, &s.kv[0]));
+    FOCAL_TRY(rotation(p, layer, false, &s.kv[1]));
+    foci_parallel(p->ctx, foci_pieces(p->T, PLACE_ROWS), place_rows, &s);
     return FOCAL_OK;
 }
 
@@ -358,23 +397,44 @@ static focal_status attention_block(const pass *p, int32_t n)
     return join_stream(p, "attention out", &w->out, p->o_act, &w->attn_post);
 }
 
-static focal_status feed_forward_block(const pass *p, int32_t n)
+/* hidden = activation(h gate^T) * (h up^T), or activation(h up^T) in families without a gate. */
+static focal_status feed_forward_in(const pass *p, const foci_layer *w)
 {
     const foci_config *c = &p->model->config;
-    const foci_layer *w = &p->model->weights.layers[n];
-    FOCAL_TRY(read_stream(p, &w->ffn_norm));
-    const product in[] = {{&w->up, p->up, c->F, false}, {&w->gate, p->gate, c->F, false}};
-    FOCAL_TRY(linears(p, "feed-forward in", p->h, in, c->is_gated ? 2 : 1));
+    const bool is_gated = c->is_gated;
+    const product in[] = {{is_gated ? &w->gate : &w->up, p->gate, c->F, false},
+                          {&w->up, p->up, c->F, false}};
+    if (!p->is_few) {
+        foci_matmul_args args[] = {product_args(p, p->h, &in[0]), product_args(p, p->h, &in[1])};
+        foci_cost cost = linear_cost(p->T, in[0].w);
+        const foci_cost more = is_gated ? linear_cost(p->T, in[1].w) : no_cost;
+        cost.flops += more.flops;
+        cost.bytes += more.bytes;
+        args[0].out = p->hidden;
+        args[0].out_dtype = p->act;
+        TIMED(p, "feed-forward in", cost,
+              foci_matmul_gated(p->ctx, args, is_gated ? 2 : 1, c->activation));
+        return FOCAL_OK;
+    }
     const foci_gate_args gate = {
         .activation = c->activation,
         .T = p->T,
         .F = c->F,
-        .gate = c->is_gated ? p->gate : p->up,
-        .up = c->is_gated ? p->up : NULL,
+        .gate = p->gate,
+        .up = is_gated ? p->up : NULL,
         .out = p->hidden,
         .out_dtype = p->act,
     };
+    FOCAL_TRY(linears(p, "feed-forward in", p->h, in, is_gated ? 2 : 1));
     TIMED(p, "activation", no_cost, foci_gate(p->ctx, &gate));
+    return FOCAL_OK;
+}
+
+static focal_status feed_forward_block(const pass *p, int32_t n)
+{
+    const foci_layer *w = &p->model->weights.layers[n];
+    FOCAL_TRY(read_stream(p, &w->ffn_norm));
+    FOCAL_TRY(feed_forward_in(p, w));
     return join_stream(p, "feed-forward out", &w->down, p->hidden, &w->ffn_post);
 }
 
@@ -486,26 +546,29 @@ static void *take(char *base, size_t *used, int64_t count, size_t size)
 static size_t lay_out(pass *p, char *base)
 {
     const foci_config *c = &p->model->config;
-    const int64_t T = p->T, Q = (int64_t)c->H * c->D, pairs = FOCI_MAX_ROPE_PAIRS;
+    const int64_t T = p->T, Q = (int64_t)c->H * c->D;
     const size_t act = focal_dtype_bytes(p->act), attn = focal_dtype_bytes(p->attn);
     size_t used = 0;
     p->x = take(base, &used, T * c->C, sizeof(float));
-    p->h = take(base, &used, T * c->C, act);
-    p->qkv = take(base, &used, T * qkv_stride(c), sizeof(float));
-    const int64_t k_rows = p->cache->dtype == FOCAL_Q8_0 ? foci_min64(T, FOCI_PAGE_ROWS) : 0;
-    p->k_rows = take(base, &used, k_rows * c->G * c->D, sizeof(float));
+    /* Memory that holds one thing for attention, another for the feed-forward layer. */
+    p->h = p->o_act = take(base, &used, T * foci_max64(c->C, Q), act);
+    const int64_t qkv_bytes = qkv_stride(c) * (int64_t)sizeof(float);
+    p->hidden = take(base, &used, T * foci_max64(qkv_bytes, c->F * (int64_t)act), 1);
+    p->qkv = p->hidden;
+    const int64_t k_rows = p->cache->dtype == FOCAL_Q8_0 ? focal_ctx_threads(p->ctx) : 0;
+    p->k_rows = take(base, &used, k_rows * PLACE_ROWS * c->G * c->D, sizeof(float));
     p->q = take(base, &used, T * Q, attn);
-    p->o = take(base, &used, T * Q, attn);
-    p->o_act = p->act == p->attn ? p->o : take(base, &used, T * Q, act);
+    p->o = p->act == p->attn ? p->o_act : take(base, &used, T * Q, attn);
     p->y = take(base, &used, T * c->C, sizeof(float));
-    p->up = take(base, &used, T * c->F, sizeof(float));
-    p->gate = c->is_gated ? take(base, &used, T * c->F, sizeof(float)) : NULL;
-    p->hidden = take(base, &used, T * c->F, act);
+    const int64_t few = p->is_few ? T : 0; /* many rows go from sums to hidden at once */
+    p->gate = take(base, &used, few * c->F, sizeof(float));
+    p->up = c->is_gated ? take(base, &used, few * c->F, sizeof(float)) : NULL;
     p->ids = take(base, &used, T, sizeof(int32_t));
     p->positions = take(base, &used, T, sizeof(int32_t));
-    for (int n = 0; n < 2; n++) {
-        p->cos[n] = take(base, &used, T * pairs, sizeof(float));
-        p->sin[n] = take(base, &used, T * pairs, sizeof(float));
+    for (int is_local = 0; is_local < 2; is_local++) {
+        const int64_t pairs = (is_local ? &c->rope_local : &c->rope)->rotated / 2;
+        p->cos[is_local] = take(base, &used, T * pairs, sizeof(float));
+        p->sin[is_local] = take(base, &used, T * pairs, sizeof(float));
     }
     p->seqs = take(base, &used, p->args->item_count, sizeof *p->seqs);
     return used;

@@ -23,6 +23,12 @@ focal_status foci_matmul_avx512_bytes(focal_ctx *ctx, const foci_matmul_args *ar
 {
     return multiply_bytes(ctx, args, count);
 }
+
+focal_status foci_matmul_avx512_many(focal_ctx *ctx, const foci_matmul_args *args, int32_t count,
+                                     const foci_activation *activation)
+{
+    return multiply_many(ctx, args, count, activation);
+}
 #else
 /* Stands in where the compiler has no such instructions: never chosen. */
 #include "ops/matmul/matmul_kernels.h"
@@ -42,6 +48,14 @@ focal_status foci_matmul_avx512_run(focal_ctx *ctx, const foci_matmul_args *args
 focal_status foci_matmul_avx512_bytes(focal_ctx *ctx, const foci_matmul_args *args, int32_t count)
 {
     (void)count;
+    return foci_matmul_ref_run(ctx, args);
+}
+
+focal_status foci_matmul_avx512_many(focal_ctx *ctx, const foci_matmul_args *args, int32_t count,
+                                     const foci_activation *activation)
+{
+    (void)count;
+    (void)activation;
     return foci_matmul_ref_run(ctx, args);
 }
 #endif

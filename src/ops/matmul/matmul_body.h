@@ -2,8 +2,9 @@
  * by one file an instruction set, after its dialect; everything is static.
  *
  * Many rows of x: weights are expanded and packed, NR outputs (a panel) at a time, each thread its
- * own, and every register tile of x meets the panels of a chunk while they are in its cache. Few
- * rows (matmul_few_body.h): packing would cost more than the products. */
+ * own, and every register tile of x meets the panels of an item while they are in its cache.
+ * Products of one x are one list of panels, so that no thread waits between them. Few rows
+ * (matmul_few_body.h): packing would cost more than the products. */
 #ifndef FOCI_OPS_MATMUL_MATMUL_BODY_H
 #define FOCI_OPS_MATMUL_MATMUL_BODY_H
 
@@ -12,29 +13,35 @@
 #include "base/ctx.h"
 #include "base/pool.h"
 #include "ops/matmul/matmul_few_body.h"
+#include "ops/mlp/activate_body.h"
 
 enum {
     ROW_BLOCK = 1008, /* rows of x packed at a time, whole tiles: bounds the scratch */
-    CHUNK_MOST = 4    /* panels of a chunk: 288 KiB of float32 at K = 576, in a cache of 1 MiB */
+    ITEM_PANELS = 4,  /* of an item at most: 288 KiB of float32 at K = 576, in a cache of 1 MiB */
+    CACHE_SETS = 64   /* of the first cache: addresses as many lines apart share a set */
 };
 _Static_assert(ROW_BLOCK % MR == 0, "a block of rows is whole tiles");
 
-/* One block of rows, and how it is cut: chunks of outputs, and parts of the rows where there are
- * fewer chunks than threads. */
-typedef struct block_call {
-    const product *p;
+/* Products of one x, one block of its rows, and how they are cut: items of panels, and parts of the
+ * rows where there are fewer items than threads. */
+typedef struct many_call {
+    product *p; /* (count) */
+    int32_t count;
+    const foci_activation *activation; /* NULL: products; else their panels alternate */
     int64_t row, rows;
-    int64_t chunk, chunk_count; /* panels of a chunk */
-    int64_t part, part_count;   /* tiles of a part */
-    char *scratch;              /* thread_bytes a thread */
+    int64_t panels; /* of all products */
+    int64_t item_panels, item_count;
+    int64_t part, part_count; /* tiles of a part */
+    float *x;                 /* the block's rows, where they are packed */
+    char *scratch;            /* thread_bytes a thread */
     size_t thread_bytes;
-} block_call;
+} many_call;
 
 static void pack_tile(void *arg, int64_t index, int32_t thread)
 {
     (void)thread;
-    const block_call *b = arg;
-    for (int64_t m = index * MR; m < (index + 1) * MR; m++) pack_x(b->p, b->row, m, b->rows);
+    const many_call *c = arg;
+    for (int64_t m = index * MR; m < (index + 1) * MR; m++) pack_x(c->p, c->x, c->row, m, c->rows);
 }
 
 /* The weights of outputs n .. n + NR (zeros past N) as packed words [w][NR]. */
@@ -90,99 +97,216 @@ FOCI_INLINE void sum_tile(const product *p, int64_t m, const float *panel, float
     }
 }
 
-/* A tile at the end of the block is no higher than it must be. */
-static void multiply_tile(const block_call *b, int64_t m, int64_t n, const float *panel)
+/* The same for up to MR rows, no tile higher than it must be; where the rows end, it begins so much
+ * earlier. Returns the sums of row m. */
+static const float *sum_rows(const product *p, int64_t m, int64_t rows, const float *panel,
+                             float sums[MR * NR])
 {
-    const product *p = b->p;
-    float sums[MR * NR];
-    const int64_t rows = foci_min64(b->rows - m, MR), columns = foci_min64(p->a->N - n, NR);
-    if (rows <= 3)
-        sum_tile(p, m, panel, sums, 3);
-    else if (rows <= MR / 2)
-        sum_tile(p, m, panel, sums, MR / 2);
-    else if (rows <= MR - 3)
-        sum_tile(p, m, panel, sums, MR - 3);
+    const int64_t height = foci_round_up(rows, 3), early = foci_min64(m, height - rows);
+    if (height == MR)
+        sum_tile(p, m - early, panel, sums, MR);
+    else if (height == MR - 3)
+        sum_tile(p, m - early, panel, sums, MR - 3);
+    else if (height == MR / 2)
+        sum_tile(p, m - early, panel, sums, MR / 2);
     else
-        sum_tile(p, m, panel, sums, MR);
-    for (int64_t r = 0; r < rows; r++) finish_row(p->a, b->row + m + r, n, sums + r * NR, columns);
+        sum_tile(p, m - early, panel, sums, 3);
+    return sums + early * NR;
 }
 
-static void multiply_chunk(void *arg, int64_t index, int32_t thread)
+/* Outputs n .. n + count of row m: the activation of one sum, times the other. */
+FOCI_INLINE void finish_gated(const many_call *c, int64_t m, int64_t n, const float *gate,
+                              const float *up, int64_t count)
 {
-    const block_call *b = arg;
-    const product *p = b->p;
-    const int64_t panel_words = p->words * NR;
-    float *panels = (float *)(void *)(b->scratch + (size_t)thread * b->thread_bytes);
-    char *rows = (char *)(panels + b->chunk * panel_words);
-    const int64_t begin = index % b->chunk_count * b->chunk * NR;
-    const int64_t end = foci_min64(p->a->N, begin + b->chunk * NR);
-    for (int64_t n = begin; n < end; n += NR) {
-        float *panel = panels + (n - begin) / NR * panel_words;
-        if (p->a->w_is_transposed)
-            pack_panel_transposed(p, n, panel, rows);
-        else
-            pack_panel(p, n, panel, rows);
+    const foci_matmul_args *a = c->p[0].a, *b = c->p[c->count - 1].a;
+    char *row = (char *)a->out + m * a->out_stride * (a->out_dtype == FOCAL_BF16 ? 2 : 4);
+    for (int64_t i = 0; i < count; i += VL) {
+        const int64_t some = foci_min64(count - i, VL);
+        vec y = v_load(gate + i);
+        if (a->bias) y = v_add(y, load_floats((const char *)a->bias, FOCAL_F32, n + i, some));
+        y = activate(*c->activation, y);
+        if (up) {
+            vec z = v_load(up + i);
+            if (b->bias) z = v_add(z, load_floats((const char *)b->bias, FOCAL_F32, n + i, some));
+            y = v_mul(y, z);
+        }
+        store_floats(row, a->out_dtype, n + i, some, y);
     }
-    const int64_t first = index / b->chunk_count * b->part * MR;
-    const int64_t last = foci_min64(b->rows, first + b->part * MR);
-    for (int64_t m = first; m < last; m += MR)
-        for (int64_t n = begin; n < end; n += NR)
-            multiply_tile(b, m, n, panels + (n - begin) / NR * panel_words);
 }
 
-/* The largest chunk with which no thread has more to do than with the others. */
-static int64_t choose_chunk(int64_t panels, int64_t threads)
+/* A panel of one of the products, packed. */
+typedef struct packed_panel {
+    const product *p;
+    int64_t n; /* its first output */
+    const float *words;
+} packed_panel;
+
+static void multiply_tile(const many_call *c, int64_t m, const packed_panel *at)
 {
-    int64_t best = 1, least = INT64_MAX;
-    for (int64_t chunk = CHUNK_MOST; chunk >= 1; chunk--) {
-        const int64_t longest = foci_pieces(foci_pieces(panels, chunk), threads) * chunk;
+    float sums[MR * NR];
+    const int64_t rows = foci_min64(c->rows - m, MR), columns = at->p->a->N - at->n;
+    const float *from = sum_rows(at->p, m, rows, at->words, sums);
+    for (int64_t r = 0; r < rows; r++, from += NR) {
+        if (columns >= NR) /* most: the compiler makes them of whole vectors */
+            finish_row(at->p->a, c->row + m + r, at->n, from, NR);
+        else
+            finish_row(at->p->a, c->row + m + r, at->n, from, columns);
+    }
+}
+
+/* The gate's panel, and up's where there is one. */
+static void multiply_gated(const many_call *c, int64_t m, const packed_panel *at)
+{
+    float sums[2][MR * NR];
+    const int64_t rows = foci_min64(c->rows - m, MR), columns = at->p->a->N - at->n;
+    const float *from = sum_rows(at->p, m, rows, at->words, sums[0]), *up = NULL;
+    if (c->count > 1) up = sum_rows(at[1].p, m, rows, at[1].words, sums[1]);
+    for (int64_t r = 0; r < rows; r++) {
+        finish_gated(c, c->row + m + r, at->n, from + r * NR, up ? up + r * NR : NULL,
+                     foci_min64(columns, NR));
+    }
+}
+
+/* Panel `index` of all: product after product, or of a gate and up in turn. */
+static packed_panel find_panel(const many_call *c, int64_t index)
+{
+    if (c->activation)
+        return (packed_panel){.p = &c->p[index % c->count], .n = index / c->count * NR};
+    const product *p = c->p;
+    for (int64_t own; index >= (own = foci_pieces(p->a->N, NR)); p++) index -= own;
+    return (packed_panel){.p = p, .n = index * NR};
+}
+
+static void multiply_item(void *arg, int64_t index, int32_t thread)
+{
+    const many_call *c = arg;
+    const int64_t panel_words = c->p->words * NR;
+    float *words = (float *)(void *)(c->scratch + (size_t)thread * c->thread_bytes);
+    char *rows = (char *)(words + c->item_panels * panel_words);
+    const int64_t begin = index % c->item_count * c->item_panels;
+    const int64_t count = foci_min64(c->panels - begin, c->item_panels);
+    packed_panel at[ITEM_PANELS];
+    for (int64_t n = 0; n < count; n++, words += panel_words) {
+        at[n] = find_panel(c, begin + n);
+        at[n].words = words;
+        if (at[n].p->a->w_is_transposed)
+            pack_panel_transposed(at[n].p, at[n].n, words, rows);
+        else
+            pack_panel(at[n].p, at[n].n, words, rows);
+    }
+    const int64_t first = index / c->item_count * c->part * MR;
+    const int64_t last = foci_min64(c->rows, first + c->part * MR);
+    for (int64_t m = first; m < last; m += MR) {
+        for (int64_t n = 0; n < count; n += c->activation ? c->count : 1) {
+            if (c->activation)
+                multiply_gated(c, m, &at[n]);
+            else
+                multiply_tile(c, m, &at[n]);
+        }
+    }
+}
+
+/* The largest number of panels, a multiple of `step`, with which no thread has more to do than with
+ * others. */
+static int64_t choose_panels(int64_t panels, int64_t step, int64_t threads)
+{
+    int64_t best = step, least = INT64_MAX;
+    for (int64_t item = ITEM_PANELS / step * step; item >= step; item -= step) {
+        const int64_t longest = foci_pieces(foci_pieces(panels, item), threads) * item;
         if (longest >= least) continue;
         least = longest;
-        best = chunk;
+        best = item;
     }
     return best;
 }
 
-static focal_status multiply_many(focal_ctx *ctx, product *p)
+/* Whether rows of x can be read where they lie: words as packing would make them, enough rows that
+ * a tile never passes their end, and not so far apart that a tile's rows share few sets of the
+ * cache. */
+static bool is_packed(const foci_matmul_args *a)
 {
-    const int64_t threads = focal_ctx_threads(ctx), panels = foci_pieces(p->a->N, NR);
-    block_call b = {.p = p, .chunk = choose_chunk(panels, threads)};
-    b.chunk_count = foci_pieces(panels, b.chunk);
-    b.thread_bytes =
-        (size_t)(b.chunk * p->words * NR + (int64_t)NR * FOCI_WEIGHT_PIECE) * sizeof(float);
-    const int64_t most = foci_round_up(foci_min64(p->a->M, ROW_BLOCK), MR);
-    focal_status status = FOCAL_ENOMEM;
-    b.scratch = foci_scratch(ctx, (size_t)threads, b.thread_bytes);
-    p->x = foci_scratch(ctx, (size_t)most, (size_t)p->x_words * sizeof(float));
-    if (!b.scratch || !p->x) goto done;
-    for (b.row = 0; b.row < p->a->M; b.row += ROW_BLOCK) {
-        b.rows = foci_min64(p->a->M - b.row, ROW_BLOCK);
-        const int64_t tiles = foci_pieces(b.rows, MR);
-        b.part = foci_pieces(tiles, foci_max64(1, foci_min64(tiles, threads / b.chunk_count)));
-        b.part_count = foci_pieces(tiles, b.part);
-        foci_parallel(ctx, tiles, pack_tile, &b);
-        foci_parallel(ctx, b.chunk_count * b.part_count, multiply_chunk, &b);
-    }
-    status = FOCAL_OK;
-done:
-    foci_scratch_free(ctx, p->x);
-    foci_scratch_free(ctx, b.scratch);
-    return status;
+    const int64_t bytes = a->x_stride * (int64_t)focal_dtype_bytes(a->x_dtype), line = 64;
+    return a->x_dtype == (PACK == 2 ? FOCAL_BF16 : FOCAL_F32) && a->K % PACK == 0 && a->M >= MR &&
+           bytes % (int64_t)sizeof(float) == 0 && (uintptr_t)a->x % sizeof(float) == 0 &&
+           (bytes % line != 0 || bytes / line % (CACHE_SETS / 2) != 0);
 }
 
-static focal_status multiply(focal_ctx *ctx, const foci_matmul_args *args)
+static void multiply_block(focal_ctx *ctx, many_call *c)
+{
+    const int64_t tiles = foci_pieces(c->rows, MR), threads = focal_ctx_threads(ctx);
+    c->part = foci_pieces(tiles, foci_max64(1, foci_min64(tiles, threads / c->item_count)));
+    c->part_count = foci_pieces(tiles, c->part);
+    foci_parallel(ctx, c->item_count * c->part_count, multiply_item, c);
+}
+
+static focal_status multiply_in_blocks(focal_ctx *ctx, many_call *c)
+{
+    const foci_matmul_args *a = c->p->a;
+    const int64_t blocks = foci_pieces(a->M, ROW_BLOCK);
+    const int64_t most = foci_round_up(foci_pieces(a->M, blocks), MR);
+    c->x = foci_scratch(ctx, (size_t)most, (size_t)c->p->x_words * sizeof(float));
+    if (!c->x) return FOCAL_ENOMEM;
+    for (int32_t n = 0; n < c->count; n++) c->p[n].x = c->x;
+    for (c->row = 0; c->row < a->M; c->row += most) {
+        c->rows = foci_min64(a->M - c->row, most);
+        foci_parallel(ctx, foci_pieces(c->rows, MR), pack_tile, c);
+        multiply_block(ctx, c);
+    }
+    foci_scratch_free(ctx, c->x);
+    return FOCAL_OK;
+}
+
+static product product_of(const focal_ctx *ctx, const foci_matmul_args *args)
 {
     const int64_t words = words_of(args->K);
     /* Whole vectors, and an odd number of cache lines: rows a power of two apart would meet in the
      * same few lines of the cache. */
     const int64_t lines = foci_pieces(words, LINE_WORDS) | 1;
-    product p = {.a = args,
-                 .w = foci_weights_of(ctx, args, true),
-                 .words = words,
-                 .x_words = lines * LINE_WORDS,
-                 .sum_words = foci_pieces(words, foci_pieces(words, SUM_WORDS))};
-    if (args->M <= FOCI_MATMUL_FEW && !args->w_is_transposed) return multiply_few(ctx, &p);
-    return multiply_many(ctx, &p);
+    return (product){.a = args,
+                     .w = foci_weights_of(ctx, args, true),
+                     .words = words,
+                     .x_words = lines * LINE_WORDS,
+                     .sum_words = foci_pieces(words, foci_pieces(words, SUM_WORDS))};
+}
+
+/* `count` products of one x; with an activation out of the first is that of its sums, times the
+ * sums of the second where there is one. */
+static focal_status multiply_many(focal_ctx *ctx, const foci_matmul_args *args, int32_t count,
+                                  const foci_activation *activation)
+{
+    const int64_t threads = focal_ctx_threads(ctx);
+    product p[FOCI_MATMUL_SEVERAL];
+    many_call c = {.p = p, .count = count, .activation = activation, .rows = args->M};
+    for (int32_t n = 0; n < count; n++) {
+        p[n] = product_of(ctx, &args[n]);
+        c.panels += foci_pieces(args[n].N, NR);
+    }
+    c.item_panels = choose_panels(c.panels, activation ? count : 1, threads);
+    c.item_count = foci_pieces(c.panels, c.item_panels);
+    c.thread_bytes =
+        (size_t)(c.item_panels * p->words * NR + (int64_t)NR * FOCI_WEIGHT_PIECE) * sizeof(float);
+    c.scratch = foci_scratch(ctx, (size_t)threads, c.thread_bytes);
+    if (!c.scratch) return FOCAL_ENOMEM;
+    focal_status status = FOCAL_OK;
+    if (is_packed(args)) {
+        for (int32_t n = 0; n < count; n++) {
+            p[n].x = args->x;
+            p[n].x_words = args->x_stride / PACK;
+        }
+        multiply_block(ctx, &c);
+    } else {
+        status = multiply_in_blocks(ctx, &c);
+    }
+    foci_scratch_free(ctx, c.scratch);
+    return status;
+}
+
+static focal_status multiply(focal_ctx *ctx, const foci_matmul_args *args)
+{
+    if (args->M > FOCI_MATMUL_FEW || args->w_is_transposed)
+        return multiply_many(ctx, args, 1, NULL);
+    product p = product_of(ctx, args);
+    return multiply_few(ctx, &p);
 }
 
 #endif /* FOCI_OPS_MATMUL_MATMUL_BODY_H */

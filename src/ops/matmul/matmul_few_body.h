@@ -25,15 +25,15 @@ typedef struct product {
     foci_weights w;
     int64_t words;     /* of a row */
     int64_t x_words;   /* from row to row of packed x, zeros behind the first `words` */
-    float *x;          /* packed rows */
+    const float *x;    /* packed rows */
     int64_t sum_words; /* of a block of the sum, all but the last alike */
 } product;
 
-/* Packs row m of the `rows` from `first` on; rows past those become zeros. */
-static void pack_x(const product *p, int64_t first, int64_t m, int64_t rows)
+/* Packs row m of the `rows` from `first` on into x; rows past those become zeros. */
+static void pack_x(const product *p, float *x, int64_t first, int64_t m, int64_t rows)
 {
     const foci_matmul_args *a = p->a;
-    float *to = p->x + m * p->x_words;
+    float *to = x + m * p->x_words;
     const int64_t filled = m < rows ? p->words : 0;
     const size_t offset = (size_t)((first + m) * a->x_stride) * focal_dtype_bytes(a->x_dtype);
     if (m < rows) pack_row(to, (const char *)a->x + offset, a->x_dtype, a->K);
@@ -77,7 +77,7 @@ static inline void store_floats(char *row, focal_dtype dtype, int64_t at, int64_
 static inline void finish_row(const foci_matmul_args *a, int64_t m, int64_t n, const float *sums,
                               int64_t count)
 {
-    char *row = (char *)a->out + (size_t)(m * a->out_stride) * focal_dtype_bytes(a->out_dtype);
+    char *row = (char *)a->out + m * a->out_stride * (a->out_dtype == FOCAL_BF16 ? 2 : 4);
     for (int64_t i = 0; i < count; i += VL) {
         const int64_t some = foci_min64(count - i, VL);
         vec sum = v_load(sums + i);
@@ -169,13 +169,14 @@ static focal_status multiply_few(focal_ctx *ctx, product *p)
     few_call f = {.p = p, .row_bytes = expands ? (size_t)p->a->K * sizeof(float) : 0};
     focal_status status = FOCAL_ENOMEM;
     f.scratch = foci_scratch(ctx, (size_t)focal_ctx_threads(ctx) * DOT_W, f.row_bytes);
-    p->x = foci_scratch(ctx, (size_t)rows, (size_t)p->x_words * sizeof(float));
-    if (!f.scratch || !p->x) goto done;
-    for (int64_t m = 0; m < rows; m++) pack_x(p, 0, m, p->a->M);
+    float *x = foci_scratch(ctx, (size_t)rows, (size_t)p->x_words * sizeof(float));
+    if (!f.scratch || !x) goto done;
+    p->x = x;
+    for (int64_t m = 0; m < rows; m++) pack_x(p, x, 0, m, p->a->M);
     foci_parallel(ctx, foci_pieces(p->a->N, FEW_COLUMNS), multiply_columns, &f);
     status = FOCAL_OK;
 done:
-    foci_scratch_free(ctx, p->x);
+    foci_scratch_free(ctx, x);
     foci_scratch_free(ctx, f.scratch);
     return status;
 }

@@ -11,6 +11,10 @@ typedef struct foci_matmul_kernel {
     focal_status (*run)(focal_ctx *ctx, const foci_matmul_args *args);
     /* Several products of one x that may be rounded; NULL: one after the other. */
     focal_status (*run_bytes)(focal_ctx *ctx, const foci_matmul_args *args, int32_t count);
+    /* Several products of one x that has more than FOCI_MATMUL_FEW rows and is not rounded; with an
+     * activation a foci_matmul_gated() of them. NULL: one after the other. */
+    focal_status (*run_many)(focal_ctx *ctx, const foci_matmul_args *args, int32_t count,
+                             const foci_activation *activation);
 } foci_matmul_kernel;
 
 /* Fastest first; the last one takes every valid call. Tests and benchmarks walk this table, so a
@@ -35,14 +39,20 @@ focal_status foci_matmul_avx512bf16_run(focal_ctx *ctx, const foci_matmul_args *
 
 focal_status foci_matmul_avx512bf16_bytes(focal_ctx *ctx, const foci_matmul_args *args,
                                           int32_t count);
+focal_status foci_matmul_avx512bf16_many(focal_ctx *ctx, const foci_matmul_args *args,
+                                         int32_t count, const foci_activation *activation);
 
 bool foci_matmul_avx512_can(const focal_ctx *ctx, const foci_matmul_args *args);
 focal_status foci_matmul_avx512_run(focal_ctx *ctx, const foci_matmul_args *args);
 
 focal_status foci_matmul_avx512_bytes(focal_ctx *ctx, const foci_matmul_args *args, int32_t count);
+focal_status foci_matmul_avx512_many(focal_ctx *ctx, const foci_matmul_args *args, int32_t count,
+                                     const foci_activation *activation);
 
 bool foci_matmul_avx2_can(const focal_ctx *ctx, const foci_matmul_args *args);
 focal_status foci_matmul_avx2_run(focal_ctx *ctx, const foci_matmul_args *args);
 focal_status foci_matmul_avx2_bytes(focal_ctx *ctx, const foci_matmul_args *args, int32_t count);
+focal_status foci_matmul_avx2_many(focal_ctx *ctx, const foci_matmul_args *args, int32_t count,
+                                   const foci_activation *activation);
 
 #endif /* FOCI_OPS_MATMUL_MATMUL_KERNELS_H */
