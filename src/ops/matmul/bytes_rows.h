@@ -23,7 +23,7 @@ FOCI_INLINE void step_x(byte_x *x, int64_t elements, int64_t factors)
 /* sums[r * count + c] = row r of w (K elements; one row, or two that lie one behind the other) with
  * row c of x. Two rows share what is read of x; memory is asked for in its own order. Every sum is
  * made for itself: no bit depends on rows or count. */
-FOCI_INLINE void sum_rows(const uint8_t *const from[], const int rows, const focal_dtype type,
+FOCI_INLINE void sum_byte_rows(const uint8_t *const from[], const int rows, const focal_dtype type,
                           int64_t K, const byte_x *x_from, byte_sums *sums, const int count)
 {
     byte_sums s[BYTE_SUMS];
@@ -68,7 +68,7 @@ FOCI_INLINE void dot_bytes(const uint8_t *const w[], const focal_dtype type, int
     byte_sums s[BYTE_SUMS];
     const int rows = count < BYTE_SUMS ? BYTE_PAIR : 1;
     for (int r = 0; r < BYTE_SUMS / count; r += rows)
-        sum_rows(w + r, rows, type, K, x, s + (ptrdiff_t)r * count, count);
+        sum_byte_rows(w + r, rows, type, K, x, s + (ptrdiff_t)r * count, count);
     store_totals(s, type, y);
 }
 
