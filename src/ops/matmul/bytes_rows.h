@@ -24,7 +24,7 @@ FOCI_INLINE void step_x(byte_x *x, int64_t elements, int64_t factors)
  * row c of x. Two rows share what is read of x; memory is asked for in its own order. Every sum is
  * made for itself: no bit depends on rows or count. */
 FOCI_INLINE void sum_byte_rows(const uint8_t *const from[], const int rows, const focal_dtype type,
-                          int64_t K, const byte_x *x_from, byte_sums *sums, const int count)
+                               int64_t K, const byte_x *x_from, byte_sums *sums, const int count)
 {
     byte_sums s[BYTE_SUMS];
     byte_x x = *x_from;
