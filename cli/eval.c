@@ -114,8 +114,10 @@ static int run_ppl(focal_ctx *ctx, focal_model *model, const ppl_options *o)
             .on_chunk = on_chunk,
             .user = &report,
         };
-        if (status == FOCAL_OK) cli_warn_lost(tokenizer, text, bytes);
-        if (status == FOCAL_OK) status = focal_ppl(model, &args, &result);
+        if (status == FOCAL_OK) {
+            cli_warn_lost(tokenizer, text, bytes);
+            status = focal_ppl(model, &args, &result);
+        }
         cli_progress("%s", "");
         if (status != FOCAL_OK)
             code = cli_fail_ctx(ctx, status);
