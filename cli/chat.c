@@ -11,6 +11,7 @@
 #include "cli.h"
 #include "focal/generate.h"
 #include "line_edit.h"
+#include "llama_words.h"
 #include "model_file.h"
 #include "options.h"
 #include "sampling.h"
@@ -19,9 +20,10 @@
 typedef struct chat_options {
     model_choice model;
     const char *system;
-    int64_t count, context, threads;
+    int64_t count, context, batch, threads;
     cli_texts stops;
     sampling_choice sampling;
+    llama_choice llama;
 } chat_options;
 
 typedef struct chat_state {
@@ -116,6 +118,7 @@ static int answer(chat_state *s)
         .prompt_count = ids.count - shared,
         .max_tokens = o->count,
         .context = (int32_t)o->context,
+        .chunk = (int32_t)o->batch,
         .stops = o->stops.items,
         .stop_count = o->stops.count,
         .sampling = s->sampling,
@@ -130,6 +133,8 @@ static int answer(chat_state *s)
     int code = CLI_DONE;
     if (status != FOCAL_OK) {
         code = cli_fail_ctx(s->ctx, status);
+    } else if (w.is_broken) {
+        code = cli_output_failed();
     } else {
         writing_summary(&result);
         if (!add_turn(s, "assistant", w.text ? w.text : "")) code = cli_fail("no memory");
@@ -174,6 +179,8 @@ static int say(chat_state *s, const char *text)
     const bool is_added = add_turn(s, "user", whole ? whole : text);
     free(whole);
     if (!is_added) return cli_fail("no memory");
+    const char *said = s->turns[s->turn_count - 1].content;
+    cli_warn_lost(focal_model_tokenizer(s->model), said, strlen(said));
     const int code = answer(s);
     if (code != CLI_DONE) drop_turns(s, s->turn_count - 1); /* as if it had not been said */
     return code;
@@ -218,7 +225,7 @@ static int take_file(chat_state *s, const char *path)
 {
     size_t bytes = 0;
     if (!*path) return complain("/file needs the path of a file.\n");
-    char *text = cli_read_text(path, &bytes);
+    char *text = cli_read_text(path, CLI_PROMPT_BYTES, &bytes);
     if (!text) return CLI_FAILED;
     free(s->file);
     s->file = text;
@@ -263,7 +270,11 @@ static int converse(chat_state *s)
         const char *line;
         const line_result got = line_editor_read(editor, "> ", &line);
         if (got == LINE_INTERRUPTED) continue;
-        if (got == LINE_FAILED) code = cli_fail("reading failed: %s", strerror(errno));
+        if (got == LINE_FAILED && errno == EMSGSIZE)
+            code = cli_fail("a message of more than %d MiB, which is the most that is read",
+                            LINE_MOST_BYTES >> 20);
+        else if (got == LINE_FAILED)
+            code = cli_fail("reading failed: %s", strerror(errno));
         if (got != LINE_READ) break;
         if (line[strspn(line, " \t")] == '\0') continue;
         code = *line == '/' ? run_command(s, line, &is_over) : say(s, line);
@@ -303,21 +314,24 @@ static int run_chat(focal_ctx *ctx, focal_model *model, const chat_options *o,
 int cli_chat(int argc, char **argv)
 {
     chat_options o = {.count = -1, .sampling = sampling_defaults()};
-    cli_option options[8 + SAMPLING_OPTIONS] = {
+    cli_option options[9 + SAMPLING_OPTIONS + LLAMA_OPTIONS] = {
         cli_model_option(&o.model),
         {"system", 0, CLI_TEXT, &o.system, "TEXT", "instructions that the model reads first", 0, 0,
          NULL, NULL},
         {"predict", 'n', CLI_INT, &o.count, "N", "most tokens of an answer; -1: until it ends [-1]",
          -1, 1 << 27, NULL, NULL},
         {"ctx-size", 'c', CLI_INT, &o.context, "N",
-         "most tokens of the conversation; default: the model's", 1, 1 << 27, NULL, NULL},
+         "most tokens of the conversation; 0: the model's [0]", 0, 1 << 27, NULL, NULL},
+        {"batch-size", 'b', CLI_INT, &o.batch, "N", "message tokens a pass [512]", 1, 1 << 20, NULL,
+         NULL},
         {"stop", 'r', CLI_TEXTS, &o.stops, "TEXT",
          "ends an answer, without itself; may be repeated", 0, 0, NULL, NULL},
         cli_cache_option(&o.model),
         cli_precision_option(&o.model),
         cli_threads_option(&o.threads),
     };
-    sampling_options(&o.sampling, options + 8);
+    sampling_options(&o.sampling, options + 9);
+    llama_options(&o.llama, options + 9 + SAMPLING_OPTIONS);
     const cli_usage usage = {
         .command = "focal chat",
         .about = "A conversation with a model. Messages are lines; those that begin with / are\n"
@@ -330,7 +344,8 @@ int cli_chat(int argc, char **argv)
     int code = cli_parse(&usage, argc, argv);
     if (code >= 0) return code;
     focal_sampling sampling;
-    code = sampling_make("chat", &o.sampling, &sampling);
+    code = llama_apply("chat", &o.llama, &o.model);
+    if (code < 0) code = sampling_make("chat", &o.sampling, &sampling);
     if (code >= 0) return code;
     focal_ctx *ctx = NULL;
     focal_model *model = NULL;

@@ -44,6 +44,9 @@ int cli_run_verb(const char *program, const char *about, const cli_verb *verbs, 
 int cli_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 int cli_wrong(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* cli_fail(), once, when standard output takes no more; errno may say why. */
+int cli_output_failed(void);
+
 /* cli_fail() with the context's own sentence. */
 int cli_fail_ctx(const focal_ctx *ctx, focal_status status);
 

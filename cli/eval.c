@@ -5,6 +5,7 @@
 
 #include "cli.h"
 #include "focal/eval.h"
+#include "llama_words.h"
 #include "model_file.h"
 #include "options.h"
 
@@ -24,6 +25,7 @@ typedef struct ppl_options {
     int64_t context, stride, chunks, batch, threads;
     int32_t method; /* 0: stride, 1: llama */
     bool is_json, has_tokens;
+    llama_choice llama;
 } ppl_options;
 
 typedef struct ppl_report {
@@ -81,8 +83,12 @@ static void print_result(const ppl_report *report, const focal_ppl_result *resul
 
 static int run_ppl(focal_ctx *ctx, focal_model *model, const ppl_options *o)
 {
+    const int64_t window = o->context > 0 ? o->context : focal_model_describe(model).context;
+    if (o->stride > window)
+        return cli_wrong("eval ppl: --stride %lld steps over tokens: at most the window's %lld",
+                         (long long)o->stride, (long long)window);
     size_t bytes = 0;
-    char *text = cli_read_text(o->file, &bytes);
+    char *text = cli_read_text(o->file, CLI_TEXT_BYTES, &bytes);
     if (!text) return CLI_FAILED;
     const focal_tokenizer *tokenizer = focal_model_tokenizer(model);
     focal_ids ids = {0};
@@ -108,7 +114,10 @@ static int run_ppl(focal_ctx *ctx, focal_model *model, const ppl_options *o)
             .on_chunk = on_chunk,
             .user = &report,
         };
-        if (status == FOCAL_OK) status = focal_ppl(model, &args, &result);
+        if (status == FOCAL_OK) {
+            cli_warn_lost(tokenizer, text, bytes);
+            status = focal_ppl(model, &args, &result);
+        }
         cli_progress("%s", "");
         if (status != FOCAL_OK)
             code = cli_fail_ctx(ctx, status);
@@ -125,12 +134,13 @@ static int run_ppl(focal_ctx *ctx, focal_model *model, const ppl_options *o)
 
 int cli_eval_ppl(int argc, char **argv)
 {
+    enum { OPTIONS = 12 };
     ppl_options o = {0};
-    const cli_option options[] = {
+    cli_option options[OPTIONS + LLAMA_OPTIONS] = {
         cli_model_option(&o.model),
         {"file", 'f', CLI_TEXT, &o.file, "FILE", "the text; - for standard input", 0, 0, NULL,
          NULL},
-        {"ctx-size", 'c', CLI_INT, &o.context, "N", "tokens of a window; default: the model's", 2,
+        {"ctx-size", 'c', CLI_INT, &o.context, "N", "tokens of a window; 0: the model's [0]", 0,
          1 << 27, NULL, NULL},
         {"method", 0, CLI_CHOICE, &o.method, "stride|llama",
          "windows that overlap (default), or llama-perplexity's chunks", 0, 0, "stride|llama",
@@ -147,6 +157,7 @@ int cli_eval_ppl(int argc, char **argv)
         cli_threads_option(&o.threads),
         {"json", 0, CLI_FLAG, &o.is_json, NULL, "one JSON object a line", 0, 0, NULL, NULL},
     };
+    llama_options(&o.llama, options + OPTIONS);
     const cli_usage usage = {
         .command = "focal eval ppl",
         .about =
@@ -161,8 +172,12 @@ int cli_eval_ppl(int argc, char **argv)
     int code = cli_parse(&usage, argc, argv);
     if (code >= 0) return code;
     if (!o.file) return cli_wrong("eval ppl: no text: say which with -f FILE");
+    if (o.context == 1)
+        return cli_wrong("eval ppl: a window of 1 token predicts nothing: at least 2");
     if (o.method == 1 && o.stride > 0)
         return cli_wrong("eval ppl: --stride does not go together with --method llama");
+    code = llama_apply("eval ppl", &o.llama, &o.model);
+    if (code >= 0) return code;
     focal_ctx *ctx = NULL;
     focal_model *model = NULL;
     code = cli_open_ctx(o.threads, NULL, &ctx);

@@ -8,6 +8,7 @@
 #include "cli.h"
 #include "focal/generate.h"
 #include "json_text.h"
+#include "llama_words.h"
 #include "model_file.h"
 #include "options.h"
 #include "sampling.h"
@@ -21,13 +22,14 @@ typedef struct generate_options {
     int64_t count, context, batch, threads;
     bool is_chat, is_json, ignores_end, has_special;
     sampling_choice sampling;
+    llama_choice llama;
 } generate_options;
 
 /* The file's text, then the prompt's, with an empty line between. */
 static char *prompt_text(const generate_options *o, size_t *bytes)
 {
     const char *path = o->rest.count > 0 ? "-" : o->file;
-    char *text = path ? cli_read_text(path, bytes) : calloc(1, 1);
+    char *text = path ? cli_read_text(path, CLI_PROMPT_BYTES, bytes) : calloc(1, 1);
     if (!text || !o->prompt) return text;
     const size_t more = strlen(o->prompt);
     char *both = realloc(text, *bytes + more + 3);
@@ -125,6 +127,8 @@ static int write_on(focal_ctx *ctx, focal_model *model, generate_options *o, con
     int code = CLI_DONE;
     if (status != FOCAL_OK) {
         code = cli_fail_ctx(ctx, status);
+    } else if (w.is_broken) {
+        code = cli_output_failed();
     } else {
         if (o->is_json)
             print_json(&w, &result, sampling->seed);
@@ -154,9 +158,13 @@ static int run_generate(focal_ctx *ctx, focal_model *model, generate_options *o,
     const focal_status status =
         o->is_chat ? encode_chat(ctx, model, o->system, text, &ids)
                    : focal_tokenizer_encode(ctx, tokenizer, text, bytes, flags, &ids);
+    if (status == FOCAL_OK) cli_warn_lost(tokenizer, text, bytes);
     free(text);
     int code = status == FOCAL_OK ? CLI_DONE : cli_fail_ctx(ctx, status);
-    if (code == CLI_DONE && ids.count == 0) code = cli_wrong("generate: the prompt is empty");
+    if (code == CLI_DONE && ids.count == 0)
+        code =
+            cli_wrong("generate: the prompt is empty, and this model's texts have no begin token "
+                      "that could stand for it");
     if (code == CLI_DONE) code = write_on(ctx, model, o, &ids, sampling);
     focal_ids_free(ctx, &ids);
     return code;
@@ -165,9 +173,9 @@ static int run_generate(focal_ctx *ctx, focal_model *model, generate_options *o,
 int cli_generate(int argc, char **argv)
 {
     generate_options o = {.count = -1, .sampling = sampling_defaults()};
-    cli_option options[15 + SAMPLING_OPTIONS] = {
+    cli_option options[15 + SAMPLING_OPTIONS + LLAMA_OPTIONS] = {
         cli_model_option(&o.model),
-        {"prompt", 'p', CLI_TEXT, &o.prompt, "TEXT", "the text that the model continues", 0, 0,
+        {"prompt", 'p', CLI_PROMPT, &o.prompt, "TEXT", "the text that the model continues", 0, 0,
          NULL, NULL},
         {"file", 'f', CLI_TEXT, &o.file, "FILE",
          "a text that comes before it; - for standard input", 0, 0, NULL, NULL},
@@ -178,13 +186,13 @@ int cli_generate(int argc, char **argv)
         {"predict", 'n', CLI_INT, &o.count, "N",
          "most tokens to write; -1: until the model ends [-1]", -1, 1 << 27, NULL, NULL},
         {"ctx-size", 'c', CLI_INT, &o.context, "N",
-         "most tokens of prompt and answer; default: the model's", 1, 1 << 27, NULL, NULL},
+         "most tokens of prompt and answer; 0: the model's [0]", 0, 1 << 27, NULL, NULL},
         {"batch-size", 'b', CLI_INT, &o.batch, "N", "prompt tokens a pass [512]", 1, 1 << 20, NULL,
          NULL},
         {"stop", 'r', CLI_TEXTS, &o.stops, "TEXT",
          "ends the answer, without itself; may be repeated", 0, 0, NULL, NULL},
-        {"ignore-eos", 0, CLI_FLAG, &o.ignores_end, NULL, "go on behind the model's end token", 0,
-         0, NULL, NULL},
+        {"ignore-eos", 0, CLI_FLAG, &o.ignores_end, NULL,
+         "never end: the model's end tokens are not chosen", 0, 0, NULL, NULL},
         {"special", 0, CLI_FLAG, &o.has_special, NULL,
          "control tokens: read in the prompt, shown in the answer", 0, 0, NULL, NULL},
         cli_cache_option(&o.model),
@@ -194,12 +202,14 @@ int cli_generate(int argc, char **argv)
          0, NULL, NULL},
     };
     sampling_options(&o.sampling, options + 15);
+    llama_options(&o.llama, options + 15 + SAMPLING_OPTIONS);
     const cli_rule rules[] = {{"system", .needs = "chat"}, {"special", .excludes = "chat"}};
     const cli_usage usage = {
         .command = "focal generate",
         .about =
             "Reads a prompt and continues it. The text goes to standard output as it is made, one\n"
-            "line of figures to standard error.",
+            "line of figures to standard error. Options have llama.cpp's names; -ngl 0, -fa, and\n"
+            "-ctk and -ctv of one type are understood.",
         .examples = "  focal generate -m smollm2 -p 'The capital of France is' -n 20 --temp 0\n"
                     "  focal generate -m smollm2 --chat -f report.txt -p 'Summarise this.'\n"
                     "  git log | focal generate -m smollm2 -n 100 -\n",
@@ -220,7 +230,8 @@ int cli_generate(int argc, char **argv)
     if (!o.prompt && !o.file && o.rest.count == 0)
         return cli_wrong("generate: no prompt: give -p TEXT, -f FILE, or - for standard input");
     focal_sampling sampling;
-    code = sampling_make("generate", &o.sampling, &sampling);
+    code = llama_apply("generate", &o.llama, &o.model);
+    if (code < 0) code = sampling_make("generate", &o.sampling, &sampling);
     if (code >= 0) return code;
     focal_ctx *ctx = NULL;
     focal_model *model = NULL;

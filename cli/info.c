@@ -2,41 +2,31 @@
 #include <stdio.h>
 
 #include "cli.h"
-#include "focal/attn.h"
-#include "focal/route.h"
 #include "info_model.h"
 #include "model_file.h"
 #include "options.h"
 
-/* Every operation with a table of kernels has a row here. */
-static const struct kernel_table {
-    const char *operation;
-    const char *(*at)(focal_ctx *ctx, int32_t index, bool *is_usable);
-} kernel_tables[] = {
-    {"attn", focal_attn_kernel_at},
-    {"route", focal_route_kernel_at},
-};
-
 static void print_kernels(focal_ctx *ctx)
 {
+    focal_kernel_info kernel;
     printf("| operation | kernel | here |\n|---|---|---|\n");
-    for (size_t n = 0; n < CLI_COUNT(kernel_tables); n++) {
-        bool is_usable = false;
-        const char *name;
-        for (int32_t k = 0; (name = kernel_tables[n].at(ctx, k, &is_usable)); k++)
-            printf("| %s | %s | %s |\n", kernel_tables[n].operation, name,
-                   is_usable ? "yes" : "no");
-    }
+    for (int32_t n = 0; focal_kernel_at(ctx, n, &kernel); n++)
+        printf("| %s | %s | %s |\n", kernel.operation, kernel.name,
+               kernel.is_picked   ? "chosen"
+               : kernel.is_usable ? "yes"
+                                  : "no");
 }
 
 static void print_build(focal_ctx *ctx, bool is_json)
 {
     const char *features = focal_ctx_features(ctx);
     const char *kernel = focal_ctx_kernel(ctx);
+    const focal_dtype precision = focal_default_precision(ctx);
     if (is_json) {
-        printf("{\"version\": \"%d.%d.%d\", \"features\": \"%s\", \"threads\": %d, ",
+        printf("{\"version\": \"%d.%d.%d\", \"features\": \"%s\", \"threads\": %d, "
+               "\"precision\": \"%s\", ",
                FOCAL_VERSION_MAJOR, FOCAL_VERSION_MINOR, FOCAL_VERSION_PATCH, features,
-               focal_ctx_threads(ctx));
+               focal_ctx_threads(ctx), focal_dtype_name(precision));
         printf(kernel ? "\"kernel\": \"%s\"}\n" : "\"kernel\": null}\n", kernel);
         return;
     }
@@ -44,6 +34,8 @@ static void print_build(focal_ctx *ctx, bool is_json)
     printf("instruction sets: %s\n", *features ? features : "none that focal has kernels for");
     printf("threads: %d\n", focal_ctx_threads(ctx));
     printf("pinned kernel: %s\n", kernel ? kernel : "none");
+    printf("default precision: %s, for the CPU has %s\n", focal_dtype_name(precision),
+           precision == FOCAL_BF16 ? "avx2 or more" : "no avx2");
 }
 
 /* One model behind the other, as far as they open. */
@@ -68,8 +60,8 @@ int cli_info(int argc, char **argv)
     int64_t threads = 0;
     cli_texts models = {.count = 0};
     const cli_option options[] = {
-        {"kernels", 0, CLI_FLAG, &has_kernels, NULL, "the kernels of each operation, fastest first",
-         0, 0, NULL, NULL},
+        {"kernels", 0, CLI_FLAG, &has_kernels, NULL,
+         "the kernels of each operation, fastest first, and the chosen one", 0, 0, NULL, NULL},
         cli_threads_option(&threads),
         {"json", 0, CLI_FLAG, &is_json, NULL, "one JSON object a model", 0, 0, NULL, NULL},
     };

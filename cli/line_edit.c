@@ -212,7 +212,7 @@ static line_result read_terminal(line_editor *e, const char *prompt, const char 
     return result;
 }
 
-/* Appends a line that getline() gave, without its end and without NULs. */
+/* Appends a line that read_line() gave, without its end and without NULs. */
 static bool append(line_editor *e, const char *part, size_t bytes)
 {
     if (e->capacity - e->bytes < bytes + 1) {
@@ -228,6 +228,27 @@ static bool append(line_editor *e, const char *part, size_t bytes)
     return true;
 }
 
+/* getline(), but a line without an end must not fill the memory. */
+static ssize_t read_line(line_editor *e)
+{
+    size_t used = 0;
+    for (int c = 0; c != '\n' && (c = getc(stdin)) != EOF;) {
+        if (e->bytes + used == LINE_MOST_BYTES) {
+            errno = EMSGSIZE;
+            return -1;
+        }
+        if (used == e->part_capacity) {
+            const size_t capacity = 2 * used + 256;
+            char *more = realloc(e->part, capacity);
+            if (!more) return -1;
+            e->part = more;
+            e->part_capacity = capacity;
+        }
+        e->part[used++] = (char)c;
+    }
+    return used > 0 ? (ssize_t)used : -1;
+}
+
 static line_result read_plain(line_editor *e, const char *prompt, const char **text)
 {
     const bool is_person = isatty(STDIN_FILENO);
@@ -236,7 +257,7 @@ static line_result read_plain(line_editor *e, const char *prompt, const char **t
     do {
         if (is_person) (void)fputs(prompt, stderr);
         errno = 0;
-        ssize_t got = getline(&e->part, &e->part_capacity, stdin);
+        ssize_t got = read_line(e);
         if (got < 0 && !feof(stdin)) return LINE_FAILED;
         if (got < 0 && !goes_on) return LINE_END;
         if (got > 0 && e->part[got - 1] == '\n') got--;

@@ -15,8 +15,10 @@ typedef enum line_result {
     LINE_READ,        /* a line, without its end */
     LINE_END,         /* the input has ended */
     LINE_INTERRUPTED, /* Ctrl-C on a terminal; the line is dropped */
-    LINE_FAILED       /* no memory, or reading failed: errno tells */
+    LINE_FAILED       /* no memory, or reading failed: errno tells (EMSGSIZE: LINE_MOST_BYTES) */
 } line_result;
+
+enum { LINE_MOST_BYTES = 64 << 20 }; /* of a line that is not typed */
 
 /* The next line, behind `prompt` (shown on a terminal only). *text stays valid until the next call
  * and may hold any bytes but a NUL. Lines that are not empty join the history. A line that ends in

@@ -1,4 +1,5 @@
 /* focal: one program, one file a verb. */
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -30,6 +31,8 @@ static void on_interrupt(int number)
 int main(int argc, char **argv)
 {
     (void)signal(SIGINT, on_interrupt);
+    (void)signal(SIGXFSZ,
+                 SIG_IGN); /* a limit on files is then an error of write(), like a full disk */
     int code = CLI_DONE;
     if (argc > 1 && (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0))
         printf("focal %d.%d.%d\n", FOCAL_VERSION_MAJOR, FOCAL_VERSION_MINOR, FOCAL_VERSION_PATCH);
@@ -37,7 +40,7 @@ int main(int argc, char **argv)
         code = cli_run_verb("focal", "focal: attention that looks where it matters.", verbs,
                             CLI_COUNT(verbs), argc, argv);
     /* A full disk or a closed pipe must not look like success. */
-    if (fflush(stdout) != 0 || ferror(stdout))
-        code = cli_fail("the results could not be written to standard output");
+    errno = 0;
+    if (fflush(stdout) != 0 || ferror(stdout)) code = cli_output_failed();
     return code;
 }

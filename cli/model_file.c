@@ -56,6 +56,17 @@ cli_option cli_cache_option(model_choice *choice)
                         .choices = "auto|f32|bf16|q8_0"};
 }
 
+int cli_cache_type(const char *command, const char *name, model_choice *choice)
+{
+    static const char *const names[] = {"auto", "f32", "bf16", "q8_0"};
+    for (size_t n = 0; n < CLI_COUNT(names); n++) {
+        if (strcmp(names[n], name) != 0) continue;
+        choice->cache_type = (int32_t)n;
+        return -1;
+    }
+    return cli_wrong("%s: a cache of type '%s', there is auto, f32, bf16 and q8_0", command, name);
+}
+
 focal_cache_options cli_cache_options(const model_choice *choice)
 {
     static const focal_dtype types[] = {FOCAL_F32, FOCAL_F32, FOCAL_BF16, FOCAL_Q8_0};
@@ -88,24 +99,33 @@ void cli_warn_context(const focal_model *model, int64_t context)
                       (long long)context, made_for);
 }
 
-char *cli_read_text(const char *path, size_t *bytes)
+void cli_warn_lost(const focal_tokenizer *tokenizer, const char *text, size_t bytes)
+{
+    const int64_t lost = focal_tokenizer_lost(tokenizer, text, bytes);
+    if (lost > 0)
+        (void)fprintf(
+            stderr,
+            "focal: %lld byte%s of the text %s no token in this model's vocabulary and %s "
+            "left out\n",
+            (long long)lost, lost == 1 ? "" : "s", lost == 1 ? "has" : "have",
+            lost == 1 ? "is" : "are");
+}
+
+/* All of a stream, or NULL after saying why not. */
+static char *read_stream(FILE *file, const char *name, size_t limit, size_t *bytes)
 {
     enum { STEP = 1 << 16 };
-    const bool is_stdin = strcmp(path, "-") == 0;
-    FILE *file = is_stdin ? stdin : fopen(path, "rb");
     char *text = NULL;
     size_t used = 0, capacity = 0;
-    *bytes = 0;
-    if (!file) {
-        (void)cli_fail("%s: %s", path, strerror(errno));
-        return NULL;
-    }
-    for (;;) {
+    struct stat info;
+    if (fstat(fileno(file), &info) == 0 && S_ISREG(info.st_mode) && info.st_size > (off_t)limit)
+        used = limit + 1; /* known before the first byte is read */
+    while (used <= limit) {
         if (capacity - used < STEP) {
             capacity = capacity ? 2 * capacity : STEP;
             char *more = realloc(text, capacity);
             if (!more) {
-                (void)cli_fail("%s: no memory for %zu bytes", path, capacity);
+                (void)cli_fail("%s: no memory for %zu bytes", name, capacity);
                 break;
             }
             text = more;
@@ -113,16 +133,32 @@ char *cli_read_text(const char *path, size_t *bytes)
         const size_t got = fread(text + used, 1, capacity - used - 1, file);
         used += got;
         if (got > 0 && !feof(file)) continue; /* a terminal must not be asked behind its end */
-        if (!ferror(file)) {                  /* the end */
-            if (!is_stdin) (void)fclose(file);
-            text[used] = '\0';
-            *bytes = used;
-            return text;
+        if (ferror(file)) {
+            (void)cli_fail("%s: %s", name, strerror(errno));
+            break;
         }
-        (void)cli_fail("%s: %s", is_stdin ? "standard input" : path, strerror(errno));
-        break;
+        if (used > limit) break;
+        text[used] = '\0';
+        *bytes = used;
+        return text;
     }
-    if (!is_stdin) (void)fclose(file);
+    if (used > limit)
+        (void)cli_fail("%s: more than %zu MiB of text, which is the most that is read", name,
+                       limit >> 20);
     free(text);
     return NULL;
+}
+
+char *cli_read_text(const char *path, size_t limit, size_t *bytes)
+{
+    *bytes = 0;
+    if (strcmp(path, "-") == 0) return read_stream(stdin, "standard input", limit, bytes);
+    FILE *file = fopen(path, "rb");
+    if (!file) {
+        (void)cli_fail("%s: %s", path, strerror(errno));
+        return NULL;
+    }
+    char *text = read_stream(file, path, limit, bytes);
+    (void)fclose(file);
+    return text;
 }

@@ -34,6 +34,8 @@ cli_option cli_model_option(model_choice *choice);
 cli_option cli_precision_option(model_choice *choice);
 cli_option cli_cache_option(model_choice *choice);
 
+/* The type of that name for the cache; returns an exit code, or -1 to go on. */
+int cli_cache_type(const char *command, const char *name, model_choice *choice);
 /* What --cache-type says, for one text. */
 focal_cache_options cli_cache_options(const model_choice *choice);
 
@@ -49,7 +51,14 @@ int cli_open_model(focal_ctx *ctx, const model_choice *choice, focal_model **mod
 /* Says on stderr when a context of so many tokens is more than the model was made for. */
 void cli_warn_context(const focal_model *model, int64_t context);
 
-/* The whole of a file, or of standard input for "-"; NULL after saying why not. free() it. */
-char *cli_read_text(const char *path, size_t *bytes);
+/* Says on stderr when bytes of the text have no token and are left out. */
+void cli_warn_lost(const focal_tokenizer *tokenizer, const char *text, size_t bytes);
+
+/* What a text may have: as a prompt, many times the longest context; else what memory holds. */
+enum { CLI_PROMPT_BYTES = 64 << 20, CLI_TEXT_BYTES = 1 << 30 };
+
+/* The whole of a file, or of standard input for "-", of `limit` bytes at most; NULL after saying
+ * why not. free() it. */
+char *cli_read_text(const char *path, size_t limit, size_t *bytes);
 
 #endif /* CLI_MODEL_FILE_H */

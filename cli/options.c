@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "cli.h"
+#include "llama_words.h"
 
 enum { HELP_COLUMN = 30, MAX_NAMES = 64 };
 
@@ -30,6 +31,7 @@ static void print_help(const cli_usage *usage)
     for (size_t n = 0; n < usage->option_count; n++) {
         const cli_option *option = &usage->options[n];
         char letter[8] = "    ";
+        if (!option->help) continue;
         if (option->letter) (void)snprintf(letter, sizeof letter, "-%c, ", option->letter);
         print_option(letter, option->name, option->value, option->help);
     }
@@ -63,6 +65,9 @@ static int wrong_range(const cli_usage *usage, const cli_option *option, const c
                        : option->kind == CLI_LIST
                            ? "one whole number or several with commas between"
                            : "a number";
+    if (option->kind != CLI_NUMBER) /* with all its digits */
+        return cli_wrong("%s: --%s must be %s, %.0f to %.0f, not '%s'", name_of(usage),
+                         option->name, what, option->min, option->max, text);
     return cli_wrong("%s: --%s must be %s, %.15g to %.15g, not '%s'", name_of(usage), option->name,
                      what, option->min, option->max, text);
 }
@@ -104,11 +109,27 @@ static int set_choice(const cli_usage *usage, const cli_option *option, const ch
                      option->choices, text);
 }
 
+/* Whether text is one of the words in a list such as "on|off". */
+static bool is_word(const char *text, const char *list)
+{
+    const size_t length = strlen(text);
+    for (const char *at = list; at && length > 0; at = strchr(at, '|') ? strchr(at, '|') + 1 : NULL)
+        if (strncmp(at, text, length) == 0 && (at[length] == '|' || at[length] == '\0'))
+            return true;
+    return false;
+}
+
 static int set_value(const cli_usage *usage, const cli_option *option, const char *text)
 {
     switch (option->kind) {
     case CLI_FLAG:
         *(bool *)option->target = true;
+        return -1;
+    case CLI_SWITCH:
+        *(bool *)option->target = !is_word(text, "off|0");
+        return -1;
+    case CLI_PROMPT:
+        *(const char **)option->target = text;
         return -1;
     case CLI_LIST:
         return set_list(usage, option, text);
@@ -154,10 +175,12 @@ static int wrong_name(const cli_usage *usage, const char *word)
     char name[64];
     const char *names[MAX_NAMES];
     size_t count = 0;
-    for (size_t n = 0; n < usage->option_count && count < MAX_NAMES - 1; n++)
-        names[count++] = usage->options[n].name;
-    names[count++] = "help";
     const size_t length = strcspn(word, "=");
+    const char *absence = llama_absence(word, length);
+    if (absence) return cli_wrong("%s: no %.*s: %s", name_of(usage), (int)length, word, absence);
+    for (size_t n = 0; n < usage->option_count && count < MAX_NAMES - 1; n++)
+        if (usage->options[n].help) names[count++] = usage->options[n].name;
+    names[count++] = "help";
     (void)snprintf(name, sizeof name, "%.*s", (int)(length < 60 ? length : 60), word);
     const char *near = cli_nearest(name + strspn(name, "-"), names, count);
     if (near)
@@ -166,10 +189,26 @@ static int wrong_name(const cli_usage *usage, const char *word)
                      usage->command);
 }
 
+/* The option of a command that llama.cpp has under another name; NULL: the word is none of its. */
+static const cli_option *find_synonym(const cli_usage *usage, const char *word, const char **value)
+{
+    const size_t length = strcspn(word, "=");
+    const char *name = llama_synonym(word, length);
+    for (size_t n = 0; name && n < usage->option_count; n++) {
+        if (strcmp(usage->options[n].name, name) != 0) continue;
+        if (word[length] == '=') *value = word + length + 1;
+        return &usage->options[n];
+    }
+    return NULL;
+}
+
 /* The option that a word names, and its value when it is in the same word. */
 static const cli_option *find_option(const cli_usage *usage, const char *word, const char **value)
 {
     *value = NULL;
+    const cli_option *synonym = find_synonym(usage, word, value);
+    if (synonym) return synonym;
+    if (llama_absence(word, strcspn(word, "=")) && strncmp(word, "--", 2) != 0) return NULL;
     for (size_t n = 0; n < usage->option_count; n++) {
         const cli_option *option = &usage->options[n];
         const size_t length = strlen(option->name);
@@ -272,6 +311,8 @@ int cli_parse(const cli_usage *usage, int argc, char **argv)
         if (!option) return wrong_name(usage, word);
         if (option->kind == CLI_FLAG && value)
             return cli_wrong("%s: --%s takes no value", name_of(usage), option->name);
+        if (option->kind == CLI_SWITCH && !value)
+            value = n + 1 < argc && is_word(argv[n + 1], "on|off|auto|1|0") ? argv[++n] : "on";
         if (option->kind != CLI_FLAG && !value) {
             if (n + 1 == argc)
                 return cli_wrong("%s: --%s needs a value: --%s %s", name_of(usage), option->name,

@@ -20,10 +20,12 @@ typedef struct cli_texts {
 
 typedef enum cli_kind {
     CLI_FLAG,   /* bool; takes no value */
+    CLI_SWITCH, /* bool; on, off or auto may follow, and off makes it false */
     CLI_INT,    /* int64_t; 8k is 8,192 and 1m 1,048,576 */
     CLI_LIST,   /* cli_list: such numbers, with commas between */
     CLI_NUMBER, /* double */
     CLI_TEXT,   /* const char *, not empty */
+    CLI_PROMPT, /* const char *, perhaps empty */
     CLI_TEXTS,  /* cli_texts: each use of the option adds one */
     CLI_CHOICE  /* int32_t: the index of the word in `choices` */
 } cli_kind;
@@ -34,7 +36,7 @@ typedef struct cli_option {
     cli_kind kind;
     void *target;        /* holds the default; left alone when the option is not given */
     const char *value;   /* what the help calls the value */
-    const char *help;    /* with the default, where there is one */
+    const char *help;    /* with the default, where there is one; NULL: not listed */
     double min, max;     /* of numbers, both included */
     const char *choices; /* "f32|bf16" */
     bool *is_given;      /* may be NULL */
@@ -60,8 +62,9 @@ typedef struct cli_usage {
     size_t rule_count;
 } cli_usage;
 
-/* Reads argv[1..]. Returns -1 to go on, else the exit code: --help was asked for, or something is
- * wrong and has been said. Behind "--" nothing is an option. */
+/* Reads argv[1..]; llama.cpp's names for options are understood. Returns -1 to go on, else the exit
+ * code: --help was asked for, or something is wrong and has been said. Behind "--" nothing is an
+ * option. */
 int cli_parse(const cli_usage *usage, int argc, char **argv);
 
 /* The option that all commands have; 0 stays 0 when it is not given. */

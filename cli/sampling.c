@@ -14,7 +14,8 @@ sampling_choice sampling_defaults(void)
                              .top_p = 0.95,
                              .min_p = 0.05,
                              .repeat_penalty = 1.0,
-                             .repeat_last = 64};
+                             .repeat_last = 64,
+                             .seed = -1};
 }
 
 void sampling_options(sampling_choice *c, cli_option *options)
@@ -44,7 +45,7 @@ void sampling_options(sampling_choice *c, cli_option *options)
         {"logit-bias", 0, CLI_TEXTS, &c->bias_texts, "ID+X",
          "add X to a token's logit: 15043+1, 2-inf; may be repeated", 0, 0, NULL, NULL},
         {"seed", 's', CLI_INT, &c->seed, "N",
-         "seed of the random choice; default: a new one each time", 0, 9e15, NULL, &c->has_seed},
+         "seed of the random choice; -1: a new one each time [-1]", -1, 9e15, NULL, NULL},
     };
     for (int n = 0; n < SAMPLING_OPTIONS; n++) options[n] = rows[n];
 }
@@ -69,7 +70,7 @@ int sampling_make(const char *command, sampling_choice *c, focal_sampling *sampl
                              command, c->bias_texts.items[n]);
         c->biases[n] = (focal_logit_bias){(int32_t)id, (float)bias};
     }
-    if (!c->has_seed) c->seed = seed_from_clock();
+    if (c->seed < 0) c->seed = seed_from_clock();
     *sampling = (focal_sampling){
         .temperature = (float)c->temperature,
         .top_k = (int32_t)c->top_k,

@@ -10,7 +10,6 @@ enum { SAMPLING_OPTIONS = 10, SAMPLING_BIASES = 64 };
 typedef struct sampling_choice {
     double temperature, top_p, min_p, repeat_penalty, presence_penalty, frequency_penalty;
     int64_t top_k, repeat_last, seed;
-    bool has_seed;
     bool has_temperature, has_top_k, has_top_p, has_min_p, has_repeat_penalty;
     cli_texts bias_texts; /* "ID+2.5", "ID-1", "ID-inf" */
     focal_logit_bias biases[SAMPLING_BIASES];

@@ -1,4 +1,5 @@
 /* What the subcommands share: messages, the choice of a verb, memory, the terminal. */
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,6 +33,15 @@ int cli_wrong(const char *format, ...)
     say(format, values);
     va_end(values);
     return CLI_WRONG;
+}
+
+int cli_output_failed(void)
+{
+    static bool is_said;
+    if (is_said) return CLI_FAILED;
+    is_said = true;
+    return cli_fail("the results could not be written to standard output%s%s", errno ? ": " : "",
+                    errno ? strerror(errno) : "");
 }
 
 int cli_fail_ctx(const focal_ctx *ctx, focal_status status)

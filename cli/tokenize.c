@@ -112,7 +112,7 @@ static int run_tokenize(focal_ctx *ctx, const focal_model *model, const tokenize
     if (given && strcmp(given, "-") != 0) {
         bytes = strlen(given);
     } else {
-        text = cli_read_text(given ? given : o->file, &bytes);
+        text = cli_read_text(given ? given : o->file, CLI_TEXT_BYTES, &bytes);
         if (!text) return CLI_FAILED;
         given = text;
     }
@@ -125,9 +125,10 @@ static int run_tokenize(focal_ctx *ctx, const focal_model *model, const tokenize
                                (o->adds_special ? FOCAL_ENCODE_ADD_SPECIAL : 0U);
         const focal_status status =
             focal_tokenizer_encode(ctx, tokenizer, given, bytes, flags, &ids);
-        if (status == FOCAL_OK)
+        if (status == FOCAL_OK) {
             print_ids(tokenizer, &ids, o);
-        else
+            cli_warn_lost(tokenizer, given, bytes);
+        } else
             code = cli_fail_ctx(ctx, status);
         focal_ids_free(ctx, &ids);
     }

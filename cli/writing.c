@@ -70,7 +70,8 @@ bool writing_on_token(void *user, int32_t id, const char *text, size_t bytes)
     if (w->keeps && !keep(w, id, text, bytes)) return false;
     if (!w->is_quiet && bytes > 0) {
         (void)fwrite(text, 1, bytes, stdout);
-        if (fflush(stdout) != 0) return false; /* a closed pipe ends the run */
+        w->is_broken = fflush(stdout) != 0; /* a full disk ends the run */
+        if (w->is_broken) return false;
     }
     return !w->stop || !*w->stop;
 }
@@ -90,9 +91,10 @@ static double rate(int64_t count, double seconds)
 void writing_summary(const focal_generate_result *r)
 {
     (void)fprintf(stderr,
-                  "prompt %lld tokens in %.2f s (%.0f/s), answer %lld tokens in %.2f s (%.1f/s), "
+                  "prompt %lld token%s in %.2f s (%.0f/s), answer %lld token%s in %.2f s (%.1f/s), "
                   "stopped: %s\n",
-                  (long long)r->prompt_tokens, r->prompt_seconds,
-                  rate(r->prompt_tokens, r->prompt_seconds), (long long)r->tokens, r->seconds,
-                  rate(r->tokens, r->seconds), focal_stop_name(r->stop));
+                  (long long)r->prompt_tokens, r->prompt_tokens == 1 ? "" : "s", r->prompt_seconds,
+                  rate(r->prompt_tokens, r->prompt_seconds), (long long)r->tokens,
+                  r->tokens == 1 ? "" : "s", r->seconds, rate(r->tokens, r->seconds),
+                  focal_stop_name(r->stop));
 }

@@ -13,7 +13,8 @@ typedef struct writing {
     size_t bytes, capacity;
     int32_t *ids;
     int64_t id_count, id_capacity;
-    bool keeps; /* text and ids */
+    bool keeps;     /* text and ids */
+    bool is_broken; /* standard output took no more */
 } writing;
 
 /* For focal_generate_args; user is a writing. */
@@ -21,7 +22,7 @@ bool writing_on_prompt(void *user, int64_t done, int64_t total);
 bool writing_on_token(void *user, int32_t id, const char *text, size_t bytes);
 void writing_free(writing *w);
 
-/* "prompt 7,012 tokens in 12.3 s (570/s), answer 64 tokens in 1.2 s (53/s), stopped: end" */
+/* "prompt 7012 tokens in 12.30 s (570/s), answer 64 tokens in 1.2 s (53/s), stopped: end" */
 void writing_summary(const focal_generate_result *result);
 
 double writing_seconds(void); /* a clock */

@@ -17,6 +17,19 @@ typedef struct focal_model_options {
     bool has_precision;    /* false: bfloat16 where the CPU has AVX2 or more, else float32 */
 } focal_model_options;
 
+/* What a model computes in when its options do not say: bfloat16 where the CPU multiplies it
+ * (avx512bf16), else float32. */
+FOCAL_API focal_dtype focal_default_precision(const focal_ctx *ctx);
+
+/* A kernel of one of the operations that models and routers are made of. */
+typedef struct focal_kernel_info {
+    const char *operation, *name;
+    bool is_usable; /* this machine can run it */
+    bool is_picked; /* a plain call of many rows, in the default precision, gets it */
+} focal_kernel_info;
+/* Kernel `index` of all, operation by operation, fastest first in each; false behind the last. */
+FOCAL_API bool focal_kernel_at(focal_ctx *ctx, int32_t index, focal_kernel_info *kernel);
+
 /* path is a .gguf file (of a split model, the first) or a directory with config.json; options may
  * be NULL. Weights stay in the file, which must not change while the model is open. The context
  * must outlive the model; one call at a time uses both.

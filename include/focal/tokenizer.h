@@ -2,7 +2,8 @@
  *
  * A tokenizer does not change once it is made, so any number of threads may use one, each with a
  * context of its own. Text is bytes, meant to be UTF-8; any bytes are accepted, and what is not
- * UTF-8 passes as single bytes where the vocabulary has them. */
+ * UTF-8 passes as single bytes where the vocabulary has them, else as its unknown token or U+FFFD.
+ */
 #ifndef FOCAL_TOKENIZER_H
 #define FOCAL_TOKENIZER_H
 
@@ -39,6 +40,12 @@ enum {
 FOCAL_API focal_status focal_tokenizer_encode(focal_ctx *ctx, const focal_tokenizer *tokenizer,
                                               const char *text, size_t bytes, unsigned flags,
                                               focal_ids *out);
+
+/* How many bytes of the text encode leaves out: some byte-level vocabularies lack control
+ * characters and parts of rare ones, and the models' own tokenizers pass over those. 0 for other
+ * kinds. */
+FOCAL_API int64_t focal_tokenizer_lost(const focal_tokenizer *tokenizer, const char *text,
+                                       size_t bytes);
 
 enum {
     FOCAL_DECODE_SKIP_SPECIAL = 1 /* leave out control tokens; else their names appear */

@@ -1,4 +1,5 @@
 /* The loop: the prompt in chunks, then a token at a time until something ends it. */
+#include <math.h>
 #include <string.h>
 #include <time.h>
 
@@ -150,7 +151,7 @@ static focal_status write_token(run_state *r, int32_t context)
     FOCAL_TRY(focal_sampler_pick(r->sampler, r->logits, &id));
     FOCAL_TRY(focal_sampler_accept(r->sampler, id));
     r->result.tokens++;
-    const bool is_end = !a->ignores_end && focal_tokenizer_is_end(r->tokenizer, id);
+    const bool is_end = focal_tokenizer_is_end(r->tokenizer, id);
     if (id < focal_tokenizer_size(r->tokenizer) && (!is_end || a->shows_special))
         FOCAL_TRY(focal_text_stream_push(r->ctx, r->tokenizer, &r->stream, id, &r->pending));
     emit(r, id, false);
@@ -180,6 +181,27 @@ static focal_status run(run_state *r, int32_t context)
     return FOCAL_OK;
 }
 
+/* A sampler as the call asks for it; end tokens that it ignores are never chosen, as in llama.cpp:
+ * what a model writes behind one is another text. */
+static focal_status make_sampler(run_state *r, int32_t V)
+{
+    focal_sampling how = r->args->sampling;
+    if (!r->args->ignores_end || how.bias_count < 0 || (how.bias_count > 0 && !how.biases))
+        return focal_sampler_new(r->ctx, V, &how, &r->sampler);
+    size_t count = (size_t)how.bias_count;
+    for (int32_t id = 0; id < V; id++) count += focal_tokenizer_is_end(r->tokenizer, id);
+    focal_logit_bias *biases = foci_alloc(r->ctx, count, sizeof *biases);
+    if (!biases) return FOCAL_ENOMEM;
+    for (int32_t n = 0; n < how.bias_count; n++) biases[n] = how.biases[n];
+    for (int32_t id = 0; id < V; id++)
+        if (focal_tokenizer_is_end(r->tokenizer, id))
+            biases[how.bias_count++] = (focal_logit_bias){id, -INFINITY};
+    how.biases = biases;
+    const focal_status status = focal_sampler_new(r->ctx, V, &how, &r->sampler);
+    foci_free(r->ctx, biases); /* the sampler has a copy */
+    return status;
+}
+
 focal_status focal_generate(focal_model *model, focal_cache *cache, const focal_generate_args *args,
                             focal_generate_result *result)
 {
@@ -190,7 +212,7 @@ focal_status focal_generate(focal_model *model, focal_cache *cache, const focal_
     r.stream.flags = args->shows_special ? 0 : FOCAL_DECODE_SKIP_SPECIAL;
     FOCAL_TRY(check_args(&r, &context));
     const int32_t V = focal_model_describe(model).V;
-    FOCAL_TRY(focal_sampler_new(r.ctx, V, &args->sampling, &r.sampler));
+    FOCAL_TRY(make_sampler(&r, V));
     r.logits = foci_alloc(r.ctx, (size_t)V, sizeof *r.logits);
     const focal_status status = r.logits ? run(&r, context) : FOCAL_ENOMEM;
     foci_free(r.ctx, r.logits);

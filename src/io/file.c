@@ -206,6 +206,12 @@ size_t foci_writer_offset(const foci_writer *writer)
     return writer->offset;
 }
 
+focal_status foci_writer_status(const foci_writer *writer)
+{
+    if (writer->error == 0) return FOCAL_OK;
+    return fail_errno(writer->ctx, writer->path, writer->error);
+}
+
 focal_status foci_writer_commit(foci_writer *writer)
 {
     focal_ctx *ctx = writer->ctx;

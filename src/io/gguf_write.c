@@ -368,6 +368,7 @@ static focal_status write_data(const foci_gguf_writer *writer, foci_writer *file
                              entries[n].name);
         foci_writer_put(file, data, entries[n].tensor.bytes);
         foci_writer_pad(file, writer->alignment);
+        FOCAL_TRY(foci_writer_status(file)); /* the other tensors need not be made */
     }
     return FOCAL_OK;
 }

@@ -2,7 +2,9 @@
 #include "io/json_text.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 void foci_json_put(foci_writer *writer, const char *text)
@@ -34,6 +36,20 @@ void foci_json_put_int(foci_writer *writer, int64_t value)
 {
     char text[24];
     (void)snprintf(text, sizeof text, "%" PRId64, value);
+    foci_json_put(writer, text);
+}
+
+void foci_json_put_real(foci_writer *writer, double value)
+{
+    char text[32];
+    for (int digits = 1; digits <= 9; digits++) {
+        (void)snprintf(text, sizeof text, "%.*g", digits, value);
+        if (strtof(text, NULL) == (float)value) break;
+    }
+    if (value == round(value) && fabs(value) < 1e15)
+        (void)snprintf(text, sizeof text, "%.1f", value); /* a whole one must stay a real, too */
+    char *comma = strchr(text, ',');                      /* in some of the world's locales */
+    if (comma) *comma = '.';
     foci_json_put(writer, text);
 }
 

@@ -10,6 +10,8 @@ void foci_json_put(foci_writer *writer, const char *text); /* as it is */
 /* In quotes. The text must be UTF-8; control characters, quotes and backslashes are escaped. */
 void foci_json_put_text(foci_writer *writer, foci_text text);
 void foci_json_put_int(foci_writer *writer, int64_t value);
+/* The shortest digits that are this number in float32, with a point or an exponent; finite. */
+void foci_json_put_real(foci_writer *writer, double value);
 void foci_json_put_bool(foci_writer *writer, bool value);
 
 #endif /* FOCI_IO_JSON_TEXT_H */

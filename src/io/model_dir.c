@@ -119,7 +119,6 @@ static focal_status list_files(const foci_model_dir *dir, listing *list)
 
 static focal_status find_weights(foci_model_dir *dir, listing *list)
 {
-    FOCAL_TRY(list_files(dir, list));
     FOCAL_TRY(locate(dir, "model.safetensors", &dir->weights_path));
     if (!dir->weights_path)
         FOCAL_TRY(locate(dir, "model.safetensors.index.json", &dir->weights_path));
@@ -181,10 +180,12 @@ static focal_status read_dir(foci_model_dir *dir)
 {
     listing list = {.safetensors = NULL};
     FOCAL_TRY(read_object(dir, "config.json", &dir->config));
-    const focal_status status = find_weights(dir, &list);
+    focal_status status = list_files(dir, &list);
+    if (status == FOCAL_OK && !dir->config)
+        status = foci_fail(dir->ctx, FOCAL_EIO, "%s: holds no config.json", dir->path);
+    if (status == FOCAL_OK) status = find_weights(dir, &list);
     foci_free(dir->ctx, list.safetensors);
     FOCAL_TRY(status);
-    if (!dir->config) return foci_fail(dir->ctx, FOCAL_EIO, "%s: holds no config.json", dir->path);
     FOCAL_TRY(read_object(dir, "generation_config.json", &dir->generation));
     FOCAL_TRY(read_object(dir, "tokenizer_config.json", &dir->tokenizer_config));
     FOCAL_TRY(find_tokenizer(dir));

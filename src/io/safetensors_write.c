@@ -182,6 +182,7 @@ static focal_status put_data(const foci_safetensors_writer *w, const plan *p, in
         if (!data)
             return foci_fail(w->ctx, FOCAL_EINVAL, "safetensors: tensor '%s' has no data", t->name);
         foci_writer_put(file, data, t->bytes);
+        FOCAL_TRY(foci_writer_status(file)); /* the other tensors need not be made */
     }
     return FOCAL_OK;
 }

@@ -68,6 +68,7 @@ static const char *const harmless_keys[] = {
     "embd_pdrop",
     "eos_token_id",
     "finetuning_task",
+    "focal_metadata",
     "forced_bos_token_id",
     "forced_eos_token_id",
     "id2label",

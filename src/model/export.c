@@ -22,6 +22,10 @@ static focal_status check_call(focal_ctx *ctx, const char *in, const char *out,
 {
     if (!in || !*in) return foci_fail(ctx, FOCAL_EINVAL, "export: no model");
     if (!out || !*out) return foci_fail(ctx, FOCAL_EINVAL, "export: no name for the result");
+    const char *slash = strrchr(out, '/');
+    if (strcmp(slash ? slash + 1 : out, ".gguf") == 0)
+        return foci_fail(ctx, FOCAL_EINVAL,
+                         "export: '%s' is no name for a file: put one before .gguf", out);
     if (!o->has_type) return FOCAL_OK;
     if (focal_dtype_block(o->type) == 0)
         return foci_fail(ctx, FOCAL_EINVAL, "export: there is no element type %d", (int)o->type);

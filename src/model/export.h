@@ -1,9 +1,13 @@
 /* An export from inside: what is to be written, settled before the first byte is. export.c has the
- * order of things, and one file each has tensors, GGUF keys, config.json, rope and the place. */
+ * order of things, and one file each has tensors, GGUF keys, config.json, what is said about a
+ * model, rope and the place.
+ */
 #ifndef FOCI_MODEL_EXPORT_H
 #define FOCI_MODEL_EXPORT_H
 
 #include "focal/export.h"
+#include "io/file.h"
+#include "io/gguf.h"
 #include "io/tensor.h"
 #include "model/model.h"
 #include "model/weight_names.h"
@@ -51,6 +55,11 @@ focal_status foci_export_rope(foci_export *e);
 /* Both fail when the model has what the other format cannot say. */
 focal_status foci_export_gguf(foci_export *e);
 focal_status foci_export_config(foci_export *e, const char *folder); /* writes config.json */
+
+/* What a GGUF file says in general.* keys that have no other place, as a last member of
+ * config.json; and such a member of a directory's config.json as keys. */
+focal_status foci_export_write_metadata(const foci_export *e, foci_writer *file);
+focal_status foci_export_put_metadata(foci_export *e, foci_gguf_writer *writer);
 
 /* Fails when the result may not stand where it is to. */
 focal_status foci_export_check_place(focal_ctx *ctx, const char *in, const char *out, bool to_gguf,

@@ -191,6 +191,7 @@ static focal_status put_keys(foci_export *e, foci_gguf_writer *writer)
     FOCAL_TRY(foci_gguf_put_text(writer, "general.architecture", foci_text_of(e->family->gguf)));
     FOCAL_TRY(foci_gguf_put_text(writer, "general.type", foci_text_of("model")));
     FOCAL_TRY(foci_gguf_put_text(writer, "general.name", name_of(e)));
+    FOCAL_TRY(foci_export_put_metadata(e, writer));
     FOCAL_TRY(put_config(e, writer));
     FOCAL_TRY(put_types(e, writer));
     return put_tokenizer(e, writer);

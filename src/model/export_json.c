@@ -2,7 +2,6 @@
  * written with the keys that transformers 4 and 5 both read. */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/ctx.h"
@@ -37,20 +36,10 @@ static void put_int(members *m, const char *name, int64_t value)
     foci_json_put_int(m->file, value);
 }
 
-/* The shortest digits that are this number in float32, which is what GGUF holds. */
 static void put_real(members *m, const char *name, double value)
 {
-    char text[32];
-    for (int digits = 1; digits <= 9; digits++) {
-        (void)snprintf(text, sizeof text, "%.*g", digits, value);
-        if (strtof(text, NULL) == (float)value) break;
-    }
-    if (value == round(value) && fabs(value) < 1e15)
-        (void)snprintf(text, sizeof text, "%.1f", value); /* a whole one must stay a real, too */
-    char *comma = strchr(text, ',');                      /* in some of the world's locales */
-    if (comma) *comma = '.';
     put_name(m, name);
-    put_raw(m, text);
+    foci_json_put_real(m->file, value);
 }
 
 static void put_bool(members *m, const char *name, bool value)
@@ -298,6 +287,7 @@ static focal_status put_config(members *m, const foci_export *e)
     /* Whose keys these are. Without it transformers 5 warns of every large vocabulary, as if it
      * were one of Mistral's that had a fault. */
     put_word(m, "transformers_version", "4.57.0");
+    FOCAL_TRY(foci_export_write_metadata(e, m->file));
     put_raw(m, "\n}\n");
     return FOCAL_OK;
 }

@@ -121,6 +121,10 @@ static focal_status open_directory(focal_model *model)
     FOCAL_TRY(foci_weights_bind(model->ctx, &source, &model->config, &model->weights));
     const char *name = foci_json_string(foci_json_get(model->dir->config, "_name_or_path"));
     copy_text(model->name, sizeof model->name, name, name ? strlen(name) : 0);
+    const foci_json *metadata = foci_json_get(model->dir->config, "focal_metadata");
+    const foci_json *licence = foci_json_get(metadata, "general.license");
+    copy_text(model->licence, sizeof model->licence, foci_json_string(licence),
+              foci_json_length(licence));
     FOCAL_TRY(open_tokenizer_json(model));
     (void)snprintf(what, sizeof what, "%.480s/generation_config.json", model->path);
     return foci_suggestion_from_json(model->ctx, what, model->dir->generation, model->config.V,
@@ -172,10 +176,7 @@ focal_status focal_model_open(focal_ctx *ctx, const char *path, const focal_mode
     if (!model) return FOCAL_ENOMEM;
     memset(model, 0, sizeof *model);
     model->ctx = ctx;
-    /* Without dot products of bfloat16 prompts take as long in either, but few rows are integers
-     * and the cache is half as large. */
-    model->precision = foci_has(ctx, FOCI_AVX2) ? FOCAL_BF16 : FOCAL_F32;
-    if (o.has_precision) model->precision = o.precision;
+    model->precision = o.has_precision ? o.precision : focal_default_precision(ctx);
     model->path = foci_alloc(ctx, strlen(path) + 1, 1);
     focal_status status = FOCAL_ENOMEM;
     if (model->path) {

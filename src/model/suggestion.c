@@ -27,7 +27,11 @@ typedef struct numbers {
 static focal_status keep(focal_ctx *ctx, const char *what, const char *key, int n, double value,
                          numbers *out)
 {
-    if (!(value >= table[n].least && value <= table[n].most))
+    const bool is_wrong = !(value >= table[n].least && value <= table[n].most);
+    if (is_wrong && table[n].is_integer)
+        return foci_fail(ctx, FOCAL_EFORMAT, "%s: '%s' is %.0f, %.0f to %.0f are accepted", what,
+                         key, value, table[n].least, table[n].most);
+    if (is_wrong)
         return foci_fail(ctx, FOCAL_EFORMAT, "%s: '%s' is %g, %g to %.10g are accepted", what, key,
                          value, table[n].least, table[n].most);
     out->value[n] = value;

@@ -31,7 +31,7 @@ typedef struct encoding {
     bool with_special;
     focal_ids *out;
     foci_split_run split;
-    focal_buffer normalized, spare;
+    focal_buffer repaired, normalized, spare;
     cached_word *cache; /* NULL: the text is too short for one */
     uint64_t cache_mask;
 } encoding;
@@ -233,10 +233,52 @@ static focal_status encode_raw(encoding *e, const char *text, size_t bytes, bool
     return cut_out(e, &tokenizer->added.normalized, text, bytes, is_first, encode_plain);
 }
 
+/* True when the model would leave this byte out, were it not part of a character. */
+static bool lacks_byte(const focal_tokenizer *tokenizer, char byte)
+{
+    const foci_bpe *bpe = &tokenizer->bpe;
+    const bool uses_bytes = bpe->is_byte_level || bpe->byte_fallback || bpe->by_score;
+    return tokenizer->model == FOCI_MODEL_BPE && bpe->unknown < 0 &&
+           !(uses_bytes && bpe->vocab->byte_id[(unsigned char)byte] >= 0);
+}
+
+/* Bytes that are no UTF-8 come through as themselves. Where one has no token, U+FFFD stands for it,
+ * as it does in llama.cpp: a text must not lose it without a trace. */
+static focal_status substitute_bytes(encoding *e, const char **text, size_t *bytes)
+{
+    static const char replacement[] = "\xEF\xBF\xBD";
+    size_t at = foci_utf8_valid(*text, *bytes), copied = 0;
+    for (; at < *bytes; at += foci_utf8_valid(*text + at, *bytes - at)) {
+        if (lacks_byte(e->tokenizer, (*text)[at])) {
+            FOCAL_TRY(foci_buffer_put(e->ctx, &e->repaired, *text + copied, at - copied));
+            FOCAL_TRY(foci_buffer_put(e->ctx, &e->repaired, replacement, sizeof replacement - 1));
+            copied = at + 1;
+        }
+        at++;
+    }
+    if (copied == 0) return FOCAL_OK;
+    FOCAL_TRY(foci_buffer_put(e->ctx, &e->repaired, *text + copied, *bytes - copied));
+    *text = e->repaired.data;
+    *bytes = e->repaired.bytes;
+    return FOCAL_OK;
+}
+
+int64_t focal_tokenizer_lost(const focal_tokenizer *tokenizer, const char *text, size_t bytes)
+{
+    int64_t lost = 0;
+    if (!tokenizer->bpe.is_byte_level) return 0;
+    for (size_t at = 0, valid; at < bytes; at++) { /* one byte behind what is valid each time */
+        valid = foci_utf8_valid(text + at, bytes - at);
+        for (; valid > 0; valid--) lost += lacks_byte(tokenizer, text[at++]);
+    }
+    return lost;
+}
+
 static focal_status encode_all(encoding *e, const char *text, size_t bytes, unsigned flags)
 {
     const focal_tokenizer *tokenizer = e->tokenizer;
     const bool adds = flags & FOCAL_ENCODE_ADD_SPECIAL;
+    FOCAL_TRY(substitute_bytes(e, &text, &bytes));
     for (int32_t n = 0; adds && n < tokenizer->before_count; n++)
         FOCAL_TRY(put_id(e, tokenizer->before[n]));
     if (bytes > 0 && tokenizer->added.has_raw)
@@ -278,6 +320,7 @@ focal_status focal_tokenizer_encode(focal_ctx *ctx, const focal_tokenizer *token
     if (status == FOCAL_OK) status = encode_all(&e, text, bytes, flags);
     if (status != FOCAL_OK) out->count = before;
     foci_split_free(&e.split);
+    focal_buffer_free(ctx, &e.repaired);
     focal_buffer_free(ctx, &e.normalized);
     focal_buffer_free(ctx, &e.spare);
     foci_scratch_free(ctx, e.cache);

@@ -391,6 +391,130 @@ static void keys_pass_through(void **state)
     folder_remove(&f);
 }
 
+/* tiny.gguf with all that metadata may be. */
+static void write_metadata(focal_ctx *ctx, const char *path)
+{
+    foci_gguf *from = NULL;
+    foci_gguf_writer *w = NULL;
+    const foci_text tags[] = {{"x", 1}, {"y z", 3}}, bad = {"\xFF", 1};
+    const int32_t numbers[] = {1, 2};
+    assert_status(ctx, foci_gguf_open(ctx, golden_model("tiny.gguf"), &from), FOCAL_OK);
+    assert_status(ctx, foci_gguf_writer_new(ctx, &w), FOCAL_OK);
+    for (int64_t n = 0; n < foci_gguf_key_count(from); n++) {
+        char key[256];
+        const foci_text name = foci_gguf_key(from, n);
+        (void)snprintf(key, sizeof key, "%.*s", (int)name.bytes, name.data);
+        if (strcmp(key, "general.license") != 0)
+            assert_status(ctx, foci_gguf_put_copy(w, from, key), FOCAL_OK);
+    }
+    assert_status(ctx, foci_gguf_put_text(w, "general.license", foci_text_of("a \"b\n")), FOCAL_OK);
+    assert_status(ctx, foci_gguf_put_texts(w, "general.tags", tags, 2), FOCAL_OK);
+    assert_status(ctx, foci_gguf_put_u32(w, "general.base_model.count", UINT32_MAX), FOCAL_OK);
+    assert_status(ctx, foci_gguf_put_f32(w, "general.real", 0.25F), FOCAL_OK);
+    assert_status(ctx, foci_gguf_put_bool(w, "general.flag", true), FOCAL_OK);
+    /* Left out: no UTF-8, no place. */
+    assert_status(ctx, foci_gguf_put_text(w, "general.bad", bad), FOCAL_OK);
+    assert_status(ctx, foci_gguf_put_i32s(w, "general.numbers", numbers, 2), FOCAL_OK);
+    for (int64_t n = 0; n < foci_gguf_tensor_count(from); n++)
+        assert_status(ctx, foci_gguf_put_tensor(w, foci_gguf_tensor_at(from, n)), FOCAL_OK);
+    assert_status(ctx, foci_gguf_writer_commit(w, path, NULL, NULL), FOCAL_OK);
+    foci_gguf_writer_free(w);
+    foci_gguf_close(from);
+}
+
+static foci_text text_of_key(const foci_gguf *gguf, const char *key)
+{
+    foci_text text = {"", 0};
+    (void)foci_gguf_get_text(gguf, key, &text);
+    return text;
+}
+
+/* tiny.gguf as a directory whose config.json has these members of focal_metadata, and that as a
+ * GGUF file again. */
+static focal_status pass_metadata(focal_ctx *ctx, const folder *f, const char *members,
+                                  foci_gguf **out)
+{
+    char dir[PATH_BYTES], file[PATH_BYTES], config[PATH_BYTES + 16], text[8192];
+    (void)snprintf(dir, sizeof dir, "%s", folder_file(f, "dir"));
+    (void)snprintf(file, sizeof file, "%s", folder_file(f, "back.gguf"));
+    (void)snprintf(config, sizeof config, "%s/config.json", dir);
+    run_export(ctx, golden_model("tiny.gguf"), dir, NULL, NULL);
+    FILE *stream = fopen(config, "r+b");
+    assert_non_null(stream);
+    const size_t bytes = fread(text, 1, sizeof text - 1, stream);
+    text[bytes] = '\0';
+    char *metadata = strstr(text, "\"focal_metadata\": {");
+    assert_non_null(metadata);
+    rewind(stream);
+    (void)fprintf(stream, "%.*s\"focal_metadata\": {%s}}", (int)(metadata - text), text, members);
+    assert_int_equal(ftruncate(fileno(stream), ftell(stream)), 0);
+    assert_int_equal(fclose(stream), 0);
+    const focal_status status = focal_model_export(ctx, dir, file, NULL, NULL);
+    if (status == FOCAL_OK) assert_status(ctx, foci_gguf_open(ctx, file, out), FOCAL_OK);
+    remove_result(dir);
+    remove_result(file);
+    return status;
+}
+
+static void metadata_passes_through_a_directory(void **state)
+{
+    focal_ctx *ctx = *state;
+    const folder f = folder_new();
+    foci_gguf *gguf = NULL;
+    const foci_text *texts = NULL;
+    int64_t number = 0, count = 0;
+    double real = 0.0;
+    bool is_true = false;
+    static const char members[] =
+        "\"general.license\": \"a \\\"b\\n\", \"general.tags\": [\"x\", \"y z\"], "
+        "\"general.base_model.count\": 4294967295, \"general.real\": 0.25, "
+        "\"general.flag\": true, \"general.architecture\": \"mamba\", \"general.alignment\": 7, "
+        "\"llama.context_length\": 3, \"general.\": 1";
+    assert_status(ctx, pass_metadata(ctx, &f, members, &gguf), FOCAL_OK);
+    for (int round = 0; round < 2; round++) {
+        assert_true(foci_text_equal(text_of_key(gguf, "general.license"), foci_text_of("a \"b\n")));
+        assert_true(
+            foci_text_equal(text_of_key(gguf, "general.architecture"), foci_text_of("llama")));
+        assert_status(ctx, foci_gguf_get_texts(gguf, "general.tags", &texts, &count), FOCAL_OK);
+        assert_int_equal(count, 2);
+        assert_true(foci_text_equal(texts[1], foci_text_of("y z")));
+        const char *key = "general.base_model.count";
+        assert_status(ctx, foci_gguf_get_int(gguf, key, 0, UINT32_MAX, &number), FOCAL_OK);
+        assert_true(number == UINT32_MAX);
+        assert_status(ctx, foci_gguf_get_real(gguf, "general.real", &real), FOCAL_OK);
+        assert_true(real == 0.25);
+        assert_status(ctx, foci_gguf_get_bool(gguf, "general.flag", &is_true), FOCAL_OK);
+        assert_true(is_true);
+        assert_false(foci_gguf_has(gguf, "general.alignment") || foci_gguf_has(gguf, "general."));
+        assert_status(ctx, foci_gguf_get_int(gguf, "llama.context_length", 0, 999, &number),
+                      FOCAL_OK);
+        assert_int_equal(number, 256);
+        foci_gguf_close(gguf);
+        if (round > 0) break;
+        /* Once more, through what a GGUF file with all of that becomes. */
+        char in[PATH_BYTES], dir[PATH_BYTES], back[PATH_BYTES];
+        (void)snprintf(in, sizeof in, "%s", folder_file(&f, "in.gguf"));
+        (void)snprintf(dir, sizeof dir, "%s", folder_file(&f, "dir2"));
+        (void)snprintf(back, sizeof back, "%s", folder_file(&f, "back2.gguf"));
+        write_metadata(ctx, in);
+        run_export(ctx, in, dir, NULL, NULL);
+        run_export(ctx, dir, back, NULL, NULL);
+        assert_status(ctx, foci_gguf_open(ctx, back, &gguf), FOCAL_OK);
+        remove_result(in);
+        remove_result(dir);
+        remove_result(back);
+    }
+    static const char *const bad[] = {"\"general.x\": -1",   "\"general.x\": 4294967296",
+                                      "\"general.x\": null", "\"general.x\": {}",
+                                      "\"general.x\": [1]",  "\"general.x\": 1e39"};
+    for (size_t n = 0; n < FOCAL_COUNT(bad); n++) {
+        assert_status(ctx, pass_metadata(ctx, &f, bad[n], &gguf), FOCAL_EFORMAT);
+        assert_non_null(
+            strstr(focal_ctx_error(ctx), "config.json: focal_metadata: 'general.x' must"));
+    }
+    folder_remove(&f);
+}
+
 static void assert_same_file(const char *a, const char *b)
 {
     size_t a_bytes = 0, b_bytes = 0;
@@ -786,6 +910,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(quantised_families_stay_the_same, open_reference,
                                         close_ctx),
         cmocka_unit_test_setup_teardown(types_are_those_of_quantize, open_reference, close_ctx),
+        cmocka_unit_test_setup_teardown(metadata_passes_through_a_directory, open_reference,
+                                        close_ctx),
         cmocka_unit_test_setup_teardown(keys_pass_through, open_reference, close_ctx),
         cmocka_unit_test_setup_teardown(files_pass_through, open_reference, close_ctx),
         cmocka_unit_test_setup_teardown(tokenizers_go_along, open_reference, close_ctx),

@@ -15,7 +15,7 @@
 #include "io/file.h"
 #include "support/folder.h"
 
-enum { MANY_BYTES = 1 << 20, MANY = 100, NOBODY = 65534 };
+enum { MANY_BYTES = 1 << 20, BUFFERED = 1 << 18, MANY = 100, NOBODY = 65534 };
 
 /* The message is "PATH: what". */
 static void assert_message(const focal_ctx *ctx, const char *path, const char *what)
@@ -251,8 +251,10 @@ static void a_full_disk_leaves_the_old_file(void **state)
         foci_writer_put(writer, zeros, bytes);
         foci_writer_put(writer, zeros, 1);
         foci_writer_pad(writer, 64);
+        const focal_status so_far = foci_writer_status(writer);
         const focal_status status = foci_writer_commit(writer);
         assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+        assert_int_equal(so_far, bytes >= BUFFERED ? FOCAL_EIO : FOCAL_OK);
         assert_status(ctx, status, FOCAL_EIO);
         assert_message(ctx, path, "File too large");
         assert_file(path, "old");

@@ -197,7 +197,7 @@ static void bad_directories_are_refused(void **state)
         {{CONFIG, {"consolidated.00.pth", ""}}, FOCAL_EFORMAT, "holds pickle files"},
         {{CONFIG, {"last.ckpt", ""}}, FOCAL_EFORMAT, "holds pickle files"},
         {{CONFIG, {"model.pkl", ""}}, FOCAL_EFORMAT, "holds pickle files"},
-        {{{"pytorch_model.bin", ""}}, FOCAL_EFORMAT, "holds pickle files"},
+        {{{"pytorch_model.bin", ""}}, FOCAL_EIO, ": holds no config.json"},
         {{{"config.json", "{\"auto_map\":{\"AutoModel\":\"modeling_x.X\"}}"}},
          FOCAL_EFORMAT,
          "config.json: asks to run code of its own (auto_map)"},

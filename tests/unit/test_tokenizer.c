@@ -218,6 +218,67 @@ static void any_bytes_come_back(void **state)
     }
 }
 
+typedef struct lost_case {
+    const char *json; /* with ' for " */
+    const char *text;
+    int32_t ids[8];
+    int64_t count, lost;
+} lost_case;
+
+/* Bytes that are no UTF-8 and have no token do not vanish: the unknown token or U+FFFD stands for
+ * them. Characters without a token are left out, as the tokenizers package does it, and counted. */
+static void bytes_without_token_are_marked(void **state)
+{
+    focal_ctx *ctx = *state;
+#define BYTES "'\u00EF':0,'\u00BF':1,'\u00BD':2,'a':3,'\u00C3':4"
+#define LEVEL "'pre_tokenizer':{'type':'ByteLevel','add_prefix_space':false,'use_regex':false}"
+    static const lost_case cases[] = {
+        {"{'model':{'type':'BPE','vocab':{" BYTES "},'merges':[]}," LEVEL "}",
+         "a\xFF"
+         "a\xC3"
+         "a\x04",
+         {3, 0, 1, 2, 3, 4, 3},
+         7,
+         1},
+        {"{'model':{'type':'BPE','vocab':{" BYTES "},'merges':[]}," LEVEL "}",
+         "\xFE\xC3\xA9\xC3", /* half of the character has a token */
+         {0, 1, 2, 4, 4},
+         5,
+         1},
+        {"{'model':{'type':'BPE','vocab':{" BYTES ",'?':5},'merges':[],'unk_token':'?'}," LEVEL "}",
+         "a\xFF\x04\xC3",
+         {3, 5, 5, 4},
+         4,
+         0},
+        {"{'model':{'type':'BPE','vocab':{'a':0,'\uFFFD':1},'merges':[]}}",
+         "\xFF"
+         "a\xC3",
+         {1, 0, 1},
+         3,
+         0},
+    };
+    for (size_t n = 0; n < FOCAL_COUNT(cases); n++) {
+        const lost_case *c = &cases[n];
+        char json[512];
+        foci_json *root = NULL;
+        focal_tokenizer *t = NULL;
+        focal_ids ids = {0};
+        (void)snprintf(json, sizeof json, "%s", c->json);
+        for (char *at = json; *at; at++)
+            if (*at == '\'') *at = '"';
+        assert_status(ctx, foci_json_parse(ctx, "test", json, strlen(json), &root), FOCAL_OK);
+        assert_status(ctx, foci_tokenizer_from_json(ctx, "test", root, NULL, &t), FOCAL_OK);
+        foci_json_free(root);
+        assert_status(ctx, focal_tokenizer_encode(ctx, t, c->text, strlen(c->text), 0, &ids),
+                      FOCAL_OK);
+        assert_int_equal(ids.count, c->count);
+        assert_memory_equal(ids.ids, c->ids, (size_t)c->count * sizeof ids.ids[0]);
+        assert_int_equal(focal_tokenizer_lost(t, c->text, strlen(c->text)), c->lost);
+        focal_ids_free(ctx, &ids);
+        focal_tokenizer_free(t);
+    }
+}
+
 /* A text long enough for the cache and for the tree of ranks gives what its parts give. */
 static void long_texts_equal_their_words(void **state)
 {
@@ -370,6 +431,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(gguf_llama3_equals_json, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(tokens_can_be_looked_at, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(any_bytes_come_back, open_ctx, close_ctx),
+        cmocka_unit_test_setup_teardown(bytes_without_token_are_marked, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(long_texts_equal_their_words, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(wrong_calls_are_told, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(failing_memory_leaves_nothing, open_ctx, close_ctx),
