@@ -9,7 +9,9 @@
 
 #include "base/bf16.h"
 #include "base/ctx.h"
+#include "ops/gated.h"
 #include "ops/matmul/matmul_kernels.h"
+#include "ops/mlp/gate.h"
 #include "support/matmul_cases.h"
 #include "support/oracle_ops.h"
 
@@ -21,8 +23,8 @@ static const matmul_spec specs[] = {
     {.M = 70, .N = 97, .K = 91, .x = FOCAL_BF16, .w = FOCAL_BF16, .has_bias = true},
     {.M = 100, .N = 200, .K = 576, .x = FOCAL_BF16, .w = FOCAL_Q4_1, .out = FOCAL_BF16},
     {.M = 68, .N = 40, .K = 1536, .x = FOCAL_BF16, .w = FOCAL_Q6_K, .x_gap = 2, .out_gap = 5},
-    {.M = 72, .N = 20, .K = 64, .x = FOCAL_BF16, .w = FOCAL_Q8_0, .x_gap = 1}, /* rows between words */
-    {.M = 66, .N = 50, .K = 2048, .x = FOCAL_BF16, .w = FOCAL_BF16},  /* rows in one set of a cache */
+    {.M = 72, .N = 20, .K = 64, .x = FOCAL_BF16, .w = FOCAL_Q8_0, .x_gap = 1}, /* no whole words */
+    {.M = 66, .N = 50, .K = 2048, .x = FOCAL_BF16, .w = FOCAL_BF16}, /* rows share a set */
     {.M = 80, .N = 35, .K = 40, .w = FOCAL_F16, .is_transposed = true, .out = FOCAL_BF16},
     {.M = 1100, .N = 17, .K = 33, .w = FOCAL_BF16, .has_bias = true}, /* two blocks of rows */
 };
