@@ -17,6 +17,7 @@
 #include "focal/quant.h"
 #include "model/cache.h"
 #include "ops/embed/embed.h"
+#include "ops/gated.h"
 #include "ops/loss/loss.h"
 #include "ops/loss/soft_cap.h"
 #include "ops/matmul/matmul.h"

@@ -3,7 +3,6 @@
 #define FOCI_OPS_MATMUL_MATMUL_H
 
 #include "focal/base.h"
-#include "ops/mlp/gate.h"
 
 /* out (M,N) = x w^T [+ bias] [+ out].
  *
@@ -41,13 +40,6 @@ focal_status foci_matmul(focal_ctx *ctx, const foci_matmul_args *args);
 /* Several products of one x (same M, K, x, x_dtype and x_stride), all at once where a kernel can,
  * with the bits of one after the other. Outputs must not overlap. */
 focal_status foci_matmul_several(focal_ctx *ctx, const foci_matmul_args *args, int32_t count);
-
-/* The first half of a feed-forward layer: out of args[0] = activation(product 0) * product 1, or
- * without the second factor when count is 1. Both products are of one x and have the same N; where
- * the second would go is not looked at, and neither adds. Its bits are those of the products in
- * float32 and foci_gate(). */
-focal_status foci_matmul_gated(focal_ctx *ctx, const foci_matmul_args *args, int32_t count,
-                               foci_activation activation);
 
 enum { FOCI_MATMUL_FEW = 64, FOCI_MATMUL_SEVERAL = 4 };
 

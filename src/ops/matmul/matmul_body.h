@@ -12,8 +12,8 @@
 
 #include "base/ctx.h"
 #include "base/pool.h"
+#include "ops/activate_body.h"
 #include "ops/matmul/matmul_few_body.h"
-#include "ops/mlp/activate_body.h"
 
 enum {
     ROW_BLOCK = 1008, /* rows of x packed at a time, whole tiles: bounds the scratch */

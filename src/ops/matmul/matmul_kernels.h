@@ -2,6 +2,7 @@
 #ifndef FOCI_OPS_MATMUL_MATMUL_KERNELS_H
 #define FOCI_OPS_MATMUL_MATMUL_KERNELS_H
 
+#include "ops/activation.h"
 #include "ops/matmul/matmul.h"
 
 /* can: whether the kernel takes this (already checked) call here. */
@@ -12,7 +13,7 @@ typedef struct foci_matmul_kernel {
     /* Several products of one x that may be rounded; NULL: one after the other. */
     focal_status (*run_bytes)(focal_ctx *ctx, const foci_matmul_args *args, int32_t count);
     /* Several products of one x that has more than FOCI_MATMUL_FEW rows and is not rounded; with an
-     * activation a foci_matmul_gated() of them. NULL: one after the other. */
+     * activation what ops/gated.h says of them. NULL: one after the other. */
     focal_status (*run_many)(focal_ctx *ctx, const foci_matmul_args *args, int32_t count,
                              const foci_activation *activation);
 } foci_matmul_kernel;
@@ -27,6 +28,12 @@ focal_status foci_matmul_check(focal_ctx *ctx, const foci_matmul_args *args);
 
 /* The first kernel in the table that is allowed and can; NULL when the pinned one cannot. */
 const foci_matmul_kernel *foci_matmul_pick(const focal_ctx *ctx, const foci_matmul_args *args);
+
+/* Whether two products read the same x. */
+bool foci_matmul_share_x(const foci_matmul_args *a, const foci_matmul_args *b);
+/* The kernel whose run_many takes these (checked) products together; NULL: none. */
+const foci_matmul_kernel *foci_matmul_pick_many(const focal_ctx *ctx, const foci_matmul_args *args,
+                                                int32_t count);
 
 bool foci_matmul_ref_can(const focal_ctx *ctx, const foci_matmul_args *args);
 focal_status foci_matmul_ref_run(focal_ctx *ctx, const foci_matmul_args *args);

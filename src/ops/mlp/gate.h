@@ -3,13 +3,8 @@
 #define FOCI_OPS_MLP_GATE_H
 
 #include "focal/base.h"
+#include "ops/activation.h"
 #include "ops/rows.h"
-
-typedef enum foci_activation {
-    FOCI_SILU,
-    FOCI_GELU,     /* with the normal distribution (erf) */
-    FOCI_GELU_TANH /* its approximation: "gelu_new", "gelu_pytorch_tanh" */
-} foci_activation;
 
 typedef struct foci_gate_args {
     foci_activation activation;

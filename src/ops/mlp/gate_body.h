@@ -3,7 +3,8 @@
 #ifndef FOCI_OPS_MLP_GATE_BODY_H
 #define FOCI_OPS_MLP_GATE_BODY_H
 
-#include "ops/mlp/activate_body.h"
+#include "ops/activate_body.h"
+#include "ops/mlp/gate.h"
 #include "simd/vec_rows.h"
 
 static void gate_rows(const foci_gate_args *a, int64_t first, int64_t count)

@@ -1,9 +1,9 @@
 /* Activations of a vector for one instruction set, included after a dialect: for gates, and for
  * products that end in one. */
-#ifndef FOCI_OPS_MLP_ACTIVATE_BODY_H
-#define FOCI_OPS_MLP_ACTIVATE_BODY_H
+#ifndef FOCI_OPS_ACTIVATE_BODY_H
+#define FOCI_OPS_ACTIVATE_BODY_H
 
-#include "ops/mlp/gate.h"
+#include "ops/activation.h"
 #include "simd/vec_math.h"
 
 static inline vec silu(vec x)
@@ -31,4 +31,4 @@ static inline vec activate(foci_activation activation, vec x)
     return activation == FOCI_GELU ? gelu(x) : gelu_tanh(x);
 }
 
-#endif /* FOCI_OPS_MLP_ACTIVATE_BODY_H */
+#endif /* FOCI_OPS_ACTIVATE_BODY_H */
