@@ -263,10 +263,11 @@ FOCI_INLINE __m512i add_fifth(__m512i levels, const uint8_t *high, int part)
 {
     const __m512i four =
         _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)(const void *)high));
-    const uint64_t bit = 0x0101010101010101U << 4 * part;
-    const long long one = (long long)bit, two = (long long)(bit << 1),
-                    three = (long long)(bit << 2), last = (long long)(bit << 3);
-    const __m512i wanted = _mm512_set_epi64(last, last, three, three, two, two, one, one);
+    const uint64_t one = 0x0101010101010101U << 4 * part, two = one << 1, three = one << 2;
+    const uint64_t last = one << 3;
+    const __m512i wanted =
+        _mm512_set_epi64((long long)last, (long long)last, (long long)three, (long long)three,
+                         (long long)two, (long long)two, (long long)one, (long long)one);
     const __mmask64 is_set = _mm512_test_epi8_mask(four, wanted);
     return _mm512_mask_add_epi8(levels, is_set, levels, _mm512_set1_epi8(16));
 }
