@@ -95,10 +95,11 @@ FOCI_INLINE __m256i block_levels(const uint8_t *p, const focal_dtype type)
     return _mm256_or_si256(levels, fifth);
 }
 
-/* Bytes of block n of a quad. */
+/* 32 bytes of x: block n of a quad, or of half a K block. */
 FOCI_INLINE __m256i block_x(const int8_t *q, const focal_dtype type, int64_t n)
 {
-    if (type == FOCAL_Q8_0) return load_bytes(q + 32 * n);
+    const bool has_halves = !is_k_type(type) || type == FOCAL_Q4_K || type == FOCAL_Q5_K;
+    if (type == FOCAL_Q8_0 || !has_halves) return load_bytes(q + 32 * n);
     return _mm256_set_m128i(load_half_bytes(q + 64 + 16 * n), load_half_bytes(q + 16 * n));
 }
 
@@ -246,8 +247,9 @@ FOCI_INLINE void add_k_blocks(const uint8_t *const w[], const int rows, const fo
         for (int r = 0; r < rows; r++) levels[r] = k_levels(w[r], type, part);
 #pragma GCC unroll 4
         for (int c = 0; c < count; c++) {
-            const int64_t at = c * x->q_stride + (int64_t)32 * part;
-            const byte_pair bytes = {load_bytes(x->high + at), load_bytes(x->low + at)};
+            const int64_t half = c * x->q_stride + (int64_t)128 * (part / 4);
+            const byte_pair bytes = {block_x(x->high + half, type, part % 4),
+                                     block_x(x->low + half, type, part % 4)};
 #pragma GCC unroll 2
             for (int r = 0; r < rows; r++) {
                 byte_sums *sum = &s[r * count + c];

@@ -257,18 +257,44 @@ FOCI_INLINE __m512i add_bit(__m512i levels, const uint8_t *high, int step, char 
     return _mm512_mask_add_epi8(levels, is_set, levels, _mm512_set1_epi8(bit));
 }
 
+/* Sets the fifth bit of 16 elements each of runs 4 part .. 4 part + 3, by those bits of 16 bytes.
+ */
+FOCI_INLINE __m512i add_fifth(__m512i levels, const uint8_t *high, int part)
+{
+    const __m512i four =
+        _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)(const void *)high));
+    const uint64_t one = 0x0101010101010101U << 4 * part, two = one << 1, three = one << 2;
+    const uint64_t last = one << 3;
+    const __m512i wanted =
+        _mm512_set_epi64((long long)last, (long long)last, (long long)three, (long long)three,
+                         (long long)two, (long long)two, (long long)one, (long long)one);
+    const __mmask64 is_set = _mm512_test_epi8_mask(four, wanted);
+    return _mm512_mask_add_epi8(levels, is_set, levels, _mm512_set1_epi8(16));
+}
+
+/* Four runs of 32 of q4_k or q5_k, from 128 part on: their first halves, and their second ones. */
+FOCI_INLINE halves long_runs(const uint8_t *block, const focal_dtype type, int part)
+{
+    const foci_q4_k *four = (const foci_q4_k *)(const void *)block;
+    const foci_q5_k *five = (const foci_q5_k *)(const void *)block;
+    const __m512i q =
+        keep(_mm512_loadu_si512((type == FOCAL_Q4_K ? four->q : five->q) + (ptrdiff_t)64 * part));
+    const long long upper = 0x0004000400040004LL;
+    const __m512i counts = _mm512_set_epi64(upper, upper, 0, 0, upper, upper, 0, 0);
+    const __m512i low = _mm512_set1_epi8(15);
+    halves b;
+    b.lo = _mm512_and_si512(_mm512_srlv_epi16(_mm512_shuffle_i64x2(q, q, 0xA0), counts), low);
+    b.hi = _mm512_and_si512(_mm512_srlv_epi16(_mm512_shuffle_i64x2(q, q, 0xF5), counts), low);
+    if (type == FOCAL_Q4_K) return b;
+    b.lo = add_fifth(b.lo, five->high, part);
+    b.hi = add_fifth(b.hi, five->high + 16, part);
+    return b;
+}
+
+/* Elements 64 step .. 64 step + 63 of the others. */
 FOCI_INLINE __m512i k_levels(const uint8_t *block, const focal_dtype type, int step)
 {
     const __m512i low = _mm512_set1_epi8(15);
-    if (type == FOCAL_Q4_K) {
-        const foci_q4_k *b = (const foci_q4_k *)(const void *)block;
-        return _mm512_and_si512(both_halves(b->q + (ptrdiff_t)32 * step, 0, 4), low);
-    }
-    if (type == FOCAL_Q5_K) {
-        const foci_q5_k *b = (const foci_q5_k *)(const void *)block;
-        return add_bit(_mm512_and_si512(both_halves(b->q + (ptrdiff_t)32 * step, 0, 4), low),
-                       b->high, step, 16);
-    }
     if (type == FOCAL_Q6_K) {
         const foci_q6_k *b = (const foci_q6_k *)(const void *)block;
         const __m512i q = _mm512_loadu_si512(b->q + (ptrdiff_t)(step / 2) * 64);
@@ -359,9 +385,25 @@ FOCI_INLINE void add_k_blocks(const uint8_t *const w[], const int rows, const fo
                                 : _mm512_fmadd_ps(mins, _mm512_loadu_ps(factor + 16), s[n].mins);
         }
     }
+#pragma GCC unroll 2
+    for (int part = 0; part < 2 && is_long; part++) {
+        halves b[BYTE_PAIR];
+#pragma GCC unroll 2
+        for (int r = 0; r < rows; r++) b[r] = long_runs(w[r], type, part);
 #pragma GCC unroll 4
-    for (int step = 0; step < 4; step++) {
-        const __m512i index = is_long ? spread(2 * step, 8) : spread(4 * step, 4);
+        for (int c = 0; c < count; c++) {
+            const x_bytes lo = load_x(x, c, (int64_t)128 * part);
+            const x_bytes hi = load_x(x, c, (int64_t)128 * part + 64);
+#pragma GCC unroll 2
+            for (int r = 0; r < rows; r++) {
+                const int n = r * count + c;
+                add_scaled(&s[n], dot_both(b[r].lo, lo, b[r].hi, hi), scaled[n],
+                           spread(4 * part, 4));
+            }
+        }
+    }
+#pragma GCC unroll 4
+    for (int step = 0; step < 4 && !is_long; step++) {
         __m512i levels[BYTE_PAIR];
 #pragma GCC unroll 2
         for (int r = 0; r < rows; r++) levels[r] = k_levels(w[r], type, step);
@@ -371,7 +413,7 @@ FOCI_INLINE void add_k_blocks(const uint8_t *const w[], const int rows, const fo
 #pragma GCC unroll 2
             for (int r = 0; r < rows; r++) {
                 const int n = r * count + c;
-                add_scaled(&s[n], dot(levels[r], bytes), scaled[n], index);
+                add_scaled(&s[n], dot(levels[r], bytes), scaled[n], spread(4 * step, 4));
             }
         }
     }

@@ -77,7 +77,7 @@ FOCI_INLINE void unpack_block(const foci_byte_type *type, const float *x, int64_
     for (int n = 0; n < 16; n++) sums[0] += q[n];
     for (int n = 16; n < 32; n++) sums[1] += q[n];
     for (int half = 0; half < 2; half++) {
-        const uint64_t in = byte_place(type->order, (uint64_t)(at + 16 * half));
+        const uint64_t in = byte_place(type->order, (uint64_t)(at + (int64_t)16 * half));
         const int64_t to = span * FOCI_BYTE_SPAN + (int64_t)in;
         memcpy(rows->high + to, high + (ptrdiff_t)16 * half, 16);
         memcpy(rows->low + to, low + (ptrdiff_t)16 * half, 16);
