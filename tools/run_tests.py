@@ -2,7 +2,8 @@
 """Runs the tests of one or more build directories and closes with `N passed, N failed`.
 
 A cmocka executable counts as many tests as it ran; any other test, and any executable that died
-before its summary, counts as one. Exit status: 0 when nothing failed.
+before its summary, counts as one. A test that was skipped is shown with what it needs; one that does
+not say so is refused. Exit status: 0 when nothing failed.
 """
 import argparse
 import pathlib
@@ -39,8 +40,17 @@ def count_case(case):
     return [passed, failed, skipped]
 
 
+def skips(case):
+    """What the skipped tests of one ctest entry need, a sentence each."""
+    lines = re.findall(r"^skipped: (.*)", case.findtext("system-out") or "", re.M)
+    if len(lines) < cmocka_counts(case.findtext("system-out") or "")[2]:
+        raise SystemExit(f"{case.get('name')}: skips a test without saying what it needs")
+    return [f"{case.get('name')}: skipped a test that {line}" for line in lines]
+
+
 def run(build, jobs, label):
-    """Runs ctest in one directory; returns the sums of its entries and the failed names."""
+    """Runs ctest in one directory; returns the sums of its entries, the failed names and why
+    tests were skipped."""
     with tempfile.NamedTemporaryFile(suffix=".xml") as report:
         choice = ["-L", f"^{label}$"] if label else ["-LE", "^(slow|models)$"]
         status = subprocess.run(
@@ -56,7 +66,7 @@ def run(build, jobs, label):
     if status != 0 and counts[1] == 0:
         counts[1] = 1  # ctest itself failed, or found no test
     failed_names = [case.get("name") for case in cases if count_case(case)[1]]
-    return counts, failed_names
+    return counts, failed_names, [line for case in cases for line in skips(case)]
 
 
 def sentence(counts):
@@ -73,9 +83,10 @@ def main():
     total = [0, 0, 0]
     lines = []
     for build in options.build:
-        counts, failed_names = run(build, options.jobs, options.label)
+        counts, failed_names, skipped = run(build, options.jobs, options.label)
         total = [a + b for a, b in zip(total, counts)]
         names = f" ({', '.join(failed_names)})" if failed_names else ""
+        lines += [f"{build}: {line}" for line in skipped]
         lines.append(f"{build}: {sentence(counts)}{names}")
     print("", *lines, sentence(total), sep="\n")
     return 1 if total[1] else 0

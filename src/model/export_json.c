@@ -105,7 +105,7 @@ static focal_status check_biases(const foci_export *e, bool *has_attention, bool
     else if (*has_attention)
         expected += is_qwen2 ? 3 : 4;
     if (*has_mlp && is_llama) expected += 3;
-    const foci_weights *w = &e->model->weights;
+    const foci_model_weights *w = &e->model->weights;
     const bool has_norms = count.norm == L && w->final_norm.bias;
     const bool is_right = count.any == expected * L && (!f->is_gpt2 || has_norms) &&
                           (!is_qwen2 || *has_attention) && (!has_none || count.any == 0) &&

@@ -197,7 +197,7 @@ static focal_status take_buffers(foci_export *e)
 focal_status foci_export_plan(foci_export *e)
 {
     const foci_config *c = &e->model->config;
-    const foci_weights *w = &e->model->weights;
+    const foci_model_weights *w = &e->model->weights;
     const foci_weight_names names = e->to_gguf ? foci_weight_names_gguf() : foci_weight_names_hf(c);
     FOCAL_TRY(put_linear(e, &names, -1, names.embed, &w->embed, false));
     FOCAL_TRY(put_linear(e, &names, -1, names.positions, &w->positions, true));

@@ -451,7 +451,7 @@ static bool has_windows(const foci_config *c)
 static focal_status embed(const pass *p)
 {
     const foci_config *c = &p->model->config;
-    const foci_weights *w = &p->model->weights;
+    const foci_model_weights *w = &p->model->weights;
     FOCAL_TRY(foci_embed(p->ctx, w->embed.w, w->embed.dtype, c->V, c->C, p->ids, p->T,
                          c->embed_scale, p->x));
     if (c->has_positions) {
@@ -478,7 +478,7 @@ static focal_status embed(const pass *p)
 static focal_status head(const pass *p, int32_t first, int32_t count, float *logits)
 {
     const foci_config *c = &p->model->config;
-    const foci_weights *w = &p->model->weights;
+    const foci_model_weights *w = &p->model->weights;
     pass rows = *p; /* a long prompt has few rows here */
     rows.T = count;
     rows.is_few = takes_integers(p->model, &w->head, count);

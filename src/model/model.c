@@ -80,7 +80,7 @@ static focal_status open_gguf(focal_model *model)
     FOCAL_TRY(foci_gguf_open(model->ctx, model->path, &model->gguf));
     FOCAL_TRY(foci_config_from_gguf(model->ctx, model->gguf, &model->config));
     const foci_tensor_source source = {.gguf = model->gguf, .path = model->path};
-    FOCAL_TRY(foci_weights_bind(model->ctx, &source, &model->config, &model->weights));
+    FOCAL_TRY(foci_model_weights_bind(model->ctx, &source, &model->config, &model->weights));
     foci_text name = {"", 0}, licence = {"", 0};
     FOCAL_TRY(foci_gguf_get_text(model->gguf, "general.name", &name));
     FOCAL_TRY(foci_gguf_get_text(model->gguf, "general.license", &licence));
@@ -118,7 +118,7 @@ static focal_status open_directory(focal_model *model)
     FOCAL_TRY(foci_safetensors_open(model->ctx, model->dir->weights_path, &model->safetensors));
     const foci_tensor_source source = {.safetensors = model->safetensors,
                                        .path = model->dir->weights_path};
-    FOCAL_TRY(foci_weights_bind(model->ctx, &source, &model->config, &model->weights));
+    FOCAL_TRY(foci_model_weights_bind(model->ctx, &source, &model->config, &model->weights));
     const char *name = foci_json_string(foci_json_get(model->dir->config, "_name_or_path"));
     copy_text(model->name, sizeof model->name, name, name ? strlen(name) : 0);
     const foci_json *metadata = foci_json_get(model->dir->config, "focal_metadata");
@@ -194,7 +194,7 @@ focal_status focal_model_open(focal_ctx *ctx, const char *path, const focal_mode
 void focal_model_close(focal_model *model)
 {
     if (!model) return;
-    foci_weights_release(model->ctx, &model->weights);
+    foci_model_weights_release(model->ctx, &model->weights);
     focal_tokenizer_free(model->tokenizer);
     foci_safetensors_close(model->safetensors);
     foci_model_dir_close(model->dir);
@@ -229,7 +229,7 @@ static void count_linear(const foci_linear *w, int64_t *flops, int64_t *bytes)
 
 static void count_work(const focal_model *model, focal_model_info *info)
 {
-    const foci_weights *w = &model->weights;
+    const foci_model_weights *w = &model->weights;
     for (int32_t n = 0; n < model->config.L; n++) {
         const foci_layer *layer = &w->layers[n];
         const foci_linear *linears[] = {&layer->qkv, &layer->q,  &layer->k,    &layer->v,

@@ -18,7 +18,7 @@ struct focal_model {
     foci_model_dir *dir;
     foci_safetensors *safetensors;
     foci_config config;
-    foci_weights weights;
+    foci_model_weights weights;
     focal_tokenizer *tokenizer;
     focal_dtype precision;
     float inv_freq[2][FOCI_MAX_ROPE_PAIRS]; /* of global and of windowed layers */

@@ -176,7 +176,7 @@ static void bind_layer(binder *b, int32_t n, foci_layer *layer)
     layer->down = bind_linear(b, n, names->down, c->C, c->F, true);
 }
 
-static void bind_all(binder *b, foci_weights *w)
+static void bind_all(binder *b, foci_model_weights *w)
 {
     const foci_config *c = b->config;
     b->found = 0;
@@ -221,7 +221,7 @@ static focal_status check_unused(binder *b)
 }
 
 /* Llama 3's scaling comes as a tensor in GGUF files. */
-static focal_status bind_divisors(binder *b, foci_weights *w)
+static focal_status bind_divisors(binder *b, foci_model_weights *w)
 {
     const int32_t pairs = b->config->rope.rotated / 2;
     const foci_tensor *tensor =
@@ -267,11 +267,11 @@ static void choose_prefix(binder *b)
     }
 }
 
-focal_status foci_weights_bind(focal_ctx *ctx, const foci_tensor_source *source,
-                               const foci_config *config, foci_weights *out)
+focal_status foci_model_weights_bind(focal_ctx *ctx, const foci_tensor_source *source,
+                                     const foci_config *config, foci_model_weights *out)
 {
     binder b = {.ctx = ctx, .source = source, .config = config};
-    foci_weights w = {0};
+    foci_model_weights w = {0};
     *out = w;
     b.names = source->gguf ? foci_weight_names_gguf() : foci_weight_names_hf(config);
     choose_prefix(&b);
@@ -287,17 +287,17 @@ focal_status foci_weights_bind(focal_ctx *ctx, const foci_tensor_source *source,
     if (b.status == FOCAL_OK) bind_all(&b, &w);
     if (b.status == FOCAL_OK) b.status = bind_divisors(&b, &w);
     if (b.status != FOCAL_OK) {
-        foci_weights_release(ctx, &w);
+        foci_model_weights_release(ctx, &w);
         return b.status;
     }
     *out = w;
     return FOCAL_OK;
 }
 
-void foci_weights_release(focal_ctx *ctx, foci_weights *weights)
+void foci_model_weights_release(focal_ctx *ctx, foci_model_weights *weights)
 {
     foci_free(ctx, weights->layers);
     foci_free(ctx, weights->vectors);
     foci_free(ctx, weights->rope_divisors);
-    *weights = (foci_weights){0};
+    *weights = (foci_model_weights){0};
 }

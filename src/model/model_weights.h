@@ -32,7 +32,7 @@ typedef struct foci_layer {
     foci_linear gate, up, down;
 } foci_layer;
 
-typedef struct foci_weights {
+typedef struct foci_model_weights {
     foci_linear embed;     /* (V,C) */
     foci_linear positions; /* (context,C), GPT-2 only */
     foci_linear head;      /* (V,C); the embedding where it is tied */
@@ -41,7 +41,7 @@ typedef struct foci_weights {
     foci_layer *layers;   /* (L) */
     float *rope_divisors; /* (rotated / 2) of a GGUF file; NULL: none */
     float *vectors;       /* behind every norm and bias */
-} foci_weights;
+} foci_model_weights;
 
 /* One of the two files. */
 typedef struct foci_tensor_source {
@@ -52,8 +52,9 @@ typedef struct foci_tensor_source {
 
 /* FOCAL_EFORMAT when a tensor is missing, of another shape, not understood, or a norm or bias is
  * not finite. On failure *out is empty. */
-focal_status foci_weights_bind(focal_ctx *ctx, const foci_tensor_source *source,
-                               const foci_config *config, foci_weights *out);
-void foci_weights_release(focal_ctx *ctx, foci_weights *weights); /* an empty one is fine */
+focal_status foci_model_weights_bind(focal_ctx *ctx, const foci_tensor_source *source,
+                                     const foci_config *config, foci_model_weights *out);
+void foci_model_weights_release(focal_ctx *ctx,
+                                foci_model_weights *weights); /* an empty one is fine */
 
 #endif /* FOCI_MODEL_MODEL_WEIGHTS_H */

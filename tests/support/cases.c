@@ -376,19 +376,25 @@ static void fill_values(void *data, double *copy, int32_t count, focal_dtype dty
     }
 }
 
-/* The same in blocks, some of them with a scale that is negative or 0, as no quantiser makes them,
- * and with the level that none uses. A place in the row where it is subnormal has that in all rows:
- * a kernel may lose what is 2^-15 of another row's. */
+/* Scales as no quantiser makes them: 0, negative, subnormal, down to the smallest there is. */
+static const uint16_t odd_scales[] = {0x0000, 0x8000, 0x0001, 0x8001, 0x0010, 0x03FF, 0x0400};
+
+/* The same in blocks: one of eight has an odd scale, and so has one column of blocks of eight in
+ * all rows, or in all but one of sixteen; and with the level that no quantiser uses. A block counts
+ * beside one that is 2^18 times larger only where the larger one's levels are 0; it must then be as
+ * right as any other. */
 static void fill_blocks(void *data, double *copy, int32_t count, uint64_t seed, uint64_t stream,
                         int64_t at)
 {
+    const uint64_t blocks = 1ULL << 40, columns = 1ULL << 41;
     for (int32_t n = 0; n < count; n += Q8_LEVELS) {
-        const uint64_t place = (uint64_t)at + (uint64_t)n, columns = 1ULL << 41;
-        uint64_t kind = 2 * (uint64_t)foci_random_below(seed, stream, place ^ (1ULL << 40), 20);
-        if (foci_random_below(seed, stream, (uint64_t)n ^ columns, 8) == 0) kind = 1;
-        const float scale = kind == 0 ? 0.0F : kind == 1 ? 0x1p-20F : 2.5F / 127.0F;
+        const uint64_t place = (uint64_t)at + (uint64_t)n;
+        const uint32_t kind = foci_random_below(seed, stream, place ^ blocks, 128);
+        const uint32_t column = foci_random_below(seed, stream, (uint64_t)n ^ columns, 16);
+        const bool is_odd = kind % 8 == 0 || column == 0 || (column == 1 && kind / 8 != 0);
+        const uint16_t usual = foci_f16_from_float(kind == 1 ? -2.5F / 127.0F : 2.5F / 127.0F);
         const uint16_t half =
-            (uint16_t)(foci_f16_from_float(scale) | (uint16_t)(kind == 2 ? 0x8000 : 0));
+            is_odd ? odd_scales[(place / Q8_LEVELS + kind) % FOCAL_COUNT(odd_scales)] : usual;
         int8_t *levels = (int8_t *)data + (int64_t)(n / Q8_LEVELS) * Q8_BYTES + 2;
         attn_case_set_scale(data, n, half);
         for (int32_t d = 0; d < Q8_LEVELS; d++) {

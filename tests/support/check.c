@@ -349,6 +349,12 @@ void assert_ran(const char *operation, const char *kernel)
     if (missing) fail_msg("%s: kernel %s did not run", operation, missing);
 }
 
+void skip_without(const char *what, const char *how)
+{
+    print_message("skipped: needs %s: %s\n", what, how);
+    skip();
+}
+
 void *new_array(size_t count, size_t size)
 {
     void *block = calloc(count > 0 ? count : 1, size);

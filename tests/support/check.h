@@ -104,6 +104,10 @@ void assert_ran(const char *operation, const char *kernel);
 /* The first required kernel that did not run, or NULL. */
 const char *missing_kernel(const char *operation, const char *kernel, const char *required);
 
+/* Skips the test with the sentence "skipped: needs WHAT: HOW TO GIVE IT", which tools/run_tests.py
+ * shows; it refuses a test that was skipped without one. */
+void skip_without(const char *what, const char *how);
+
 /* calloc that fails the test instead of returning NULL; count 0 gives a block too. */
 void *new_array(size_t count, size_t size);
 

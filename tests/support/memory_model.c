@@ -25,7 +25,8 @@ focal_status memory_model_from_gguf(focal_ctx *ctx, foci_gguf *gguf, focal_dtype
     memcpy(out->fingerprint, "0123456789abcdef", FOCI_FINGERPRINT_BYTES);
     focal_status status = foci_config_from_gguf(ctx, gguf, &out->config);
     const foci_tensor_source source = {.gguf = gguf, .path = foci_gguf_path(gguf)};
-    if (status == FOCAL_OK) status = foci_weights_bind(ctx, &source, &out->config, &out->weights);
+    if (status == FOCAL_OK)
+        status = foci_model_weights_bind(ctx, &source, &out->config, &out->weights);
     if (status == FOCAL_OK) status = make_tables(out);
     if (status != FOCAL_OK) memory_model_release(out);
     return status;
@@ -38,7 +39,7 @@ bool memory_model_is_small(const foci_config *c)
            c->V <= MOST_VOCAB && (!c->has_positions || c->context <= MOST_CONTEXT / 4);
 }
 
-static foci_linear matrix(const foci_weights *w, int64_t N, int64_t K, bool has_bias)
+static foci_linear matrix(const foci_model_weights *w, int64_t N, int64_t K, bool has_bias)
 {
     return (foci_linear){.w = w->vectors,
                          .dtype = FOCAL_F32,
@@ -47,13 +48,13 @@ static foci_linear matrix(const foci_weights *w, int64_t N, int64_t K, bool has_
                          .bias = has_bias ? w->vectors : NULL};
 }
 
-static foci_gain gain(const foci_config *c, const foci_weights *w)
+static foci_gain gain(const foci_config *c, const foci_model_weights *w)
 {
     return (foci_gain){.weight = w->vectors,
                        .bias = c->norm == FOCI_NORM_LAYER ? w->vectors : NULL};
 }
 
-static void fill_layer(const foci_config *c, const foci_weights *w, foci_layer *layer)
+static void fill_layer(const foci_config *c, const foci_model_weights *w, foci_layer *layer)
 {
     const int64_t Q = (int64_t)c->H * c->D, KV = (int64_t)c->G * c->D;
     *layer = (foci_layer){.out = matrix(w, c->C, Q, false),
@@ -77,7 +78,7 @@ focal_status memory_model_from_config(focal_ctx *ctx, const foci_config *config,
 {
     *out = (focal_model){.ctx = ctx, .config = *config, .precision = precision};
     memcpy(out->fingerprint, "0123456789abcdef", FOCI_FINGERPRINT_BYTES);
-    foci_weights *w = &out->weights;
+    foci_model_weights *w = &out->weights;
     const foci_config *c = &out->config;
     const int64_t rows[] = {c->V, c->F, c->C, (int64_t)c->H * c->D * 3,
                             c->has_positions ? c->context : 1};
@@ -103,7 +104,7 @@ focal_status memory_model_from_config(focal_ctx *ctx, const foci_config *config,
 
 void memory_model_release(focal_model *model)
 {
-    if (model->ctx) foci_weights_release(model->ctx, &model->weights);
+    if (model->ctx) foci_model_weights_release(model->ctx, &model->weights);
     *model = (focal_model){.ctx = NULL};
 }
 

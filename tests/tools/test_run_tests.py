@@ -41,6 +41,13 @@ class RunTests(unittest.TestCase):
         self.assertEqual(run_tests.count_case(case("notrun", "")), [0, 1, 0])
         self.assertEqual(run_tests.count_case(case("notrun", "", "skipped")), [0, 0, 1])
 
+    def test_a_skipped_test_says_what_it_needs(self):
+        self.assertEqual(run_tests.skips(case("run", PASSED)), [])
+        self.assertEqual(run_tests.skips(case("run", "skipped: needs a: b\n" + SKIPPED)),
+                         ["x: skipped a test that needs a: b"])
+        with self.assertRaises(SystemExit):
+            run_tests.skips(case("run", SKIPPED))
+
     def test_failures_with_exit_status_0_are_refused(self):
         with self.assertRaises(SystemExit):
             run_tests.count_case(case("run", FAILED))

@@ -169,7 +169,8 @@ static void conversations_are_their_templates_text(void **state)
     char *text = read_bytes(FOCAL_TEST_DIR "/golden/templates/expected.json", &bytes);
     const focal_status status = foci_json_parse(ctx, "expected.json", text, bytes, &root);
     free(text);
-    if (status == FOCAL_EUNSUPPORTED) skip(); /* a build without Jansson */
+    if (status == FOCAL_EUNSUPPORTED)
+        skip_without("Jansson", "install libjansson-dev and configure again");
     assert_status(ctx, status, FOCAL_OK);
     focal_model *model = open_model(ctx);
     const foci_json *cases = foci_json_get(root, "cases");

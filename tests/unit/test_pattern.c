@@ -13,7 +13,8 @@ static foci_pattern *compile(focal_ctx *ctx, const char *source)
 {
     foci_pattern *pattern = NULL;
     const focal_status status = foci_pattern_new(ctx, source, strlen(source), &pattern);
-    if (status == FOCAL_EUNSUPPORTED) skip();
+    if (status == FOCAL_EUNSUPPORTED)
+        skip_without("PCRE2", "install libpcre2-dev and configure again");
     assert_status(ctx, status, FOCAL_OK);
     return pattern;
 }

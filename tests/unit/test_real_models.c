@@ -32,23 +32,21 @@ typedef struct limits {
 static const limits paths[] = {{"f32", FOCAL_F32, 0.0005, 0.0005},
                                {"bf16", FOCAL_BF16, 0.005, 0.003}};
 
-/* A path under the folder that a variable names; skips the test when it is not there. */
-static const char *need(const char *variable, const char *name)
+typedef struct place {
+    char path[PATH_BYTES];
+} place;
+
+/* What lies under the folder that a variable names; skips the test when it is not there. */
+static place need(const char *variable, const char *name)
 {
-    static char found[4][PATH_BYTES];
-    static int next;
     const char *root = getenv(variable);
-    char *path = found[next++ % 4];
-    if (!root || !*root) {
-        print_message("skipped: %s names no folder\n", variable);
-        skip();
-    }
-    (void)snprintf(path, PATH_BYTES, "%s/%s", root, name);
-    if (access(path, R_OK) != 0) {
-        print_message("skipped: there is no %s\n", path);
-        skip();
-    }
-    return path;
+    char how[PATH_BYTES];
+    place found;
+    (void)snprintf(how, sizeof how, "%s names the folder that has it (docs/TESTING.md)", variable);
+    if (!root || !*root) skip_without(name, how);
+    (void)snprintf(found.path, sizeof found.path, "%s/%s", root ? root : "", name);
+    if (access(found.path, R_OK) != 0) skip_without(found.path, how);
+    return found;
 }
 
 static bool is_long(void)
@@ -117,7 +115,7 @@ static void check_novel(focal_model *model, const limits *path, const foci_json 
     focal_cache *cache = NULL;
     (void)snprintf(file, sizeof file, "books/val/%s.txt", name);
     (void)snprintf(what, sizeof what, "%s, %s", path->name, name);
-    focal_ids ids = encode_file(model, need("FOCAL_TEST_TEXTS", file), 0);
+    focal_ids ids = encode_file(model, need("FOCAL_TEST_TEXTS", file).path, 0);
     assert_int_equal(ids.count, foci_json_int(foci_json_get(item, "ids_in_file"), -1));
     const foci_json *first = foci_json_get(item, "first_128_ids");
     for (int64_t n = 0; n < foci_json_count(first); n++)
@@ -138,14 +136,14 @@ static void check_novel(focal_model *model, const limits *path, const foci_json 
 
 static void smollm2_loses_as_little(void **state)
 {
-    const char *golden = need("FOCAL_TEST_DATA", "smollm2.json");
-    const char *file = need("FOCAL_TEST_MODELS", smollm2);
+    const place golden = need("FOCAL_TEST_DATA", "smollm2.json");
+    const place file = need("FOCAL_TEST_MODELS", smollm2);
     (void)need("FOCAL_TEST_TEXTS", "books/val");
-    foci_json *root = json_file(*state, golden);
+    foci_json *root = json_file(*state, golden.path);
     const foci_json *items = foci_json_get(foci_json_get(root, "novels"), "items");
     assert_int_equal(foci_json_count(items), 4);
     for (size_t p = 0; p < FOCAL_COUNT(paths); p++) {
-        focal_model *model = open_model(file, paths[p].precision);
+        focal_model *model = open_model(file.path, paths[p].precision);
         for (int64_t n = 0; n < (is_long() ? foci_json_count(items) : 2); n++)
             check_novel(model, &paths[p], foci_json_at(items, n));
         close_model(model);
@@ -198,13 +196,13 @@ static void check_greedy(focal_model *model, const limits *path, const foci_json
 
 static void smollm2_goes_on_alike(void **state)
 {
-    const char *golden = need("FOCAL_TEST_DATA", "smollm2.json");
-    const char *file = need("FOCAL_TEST_MODELS", smollm2);
-    foci_json *root = json_file(*state, golden);
+    const place golden = need("FOCAL_TEST_DATA", "smollm2.json");
+    const place file = need("FOCAL_TEST_MODELS", smollm2);
+    foci_json *root = json_file(*state, golden.path);
     const foci_json *items = foci_json_get(foci_json_get(root, "greedy"), "items");
     assert_true(foci_json_count(items) > 0);
     for (size_t p = 0; p < FOCAL_COUNT(paths); p++) {
-        focal_model *model = open_model(file, paths[p].precision);
+        focal_model *model = open_model(file.path, paths[p].precision);
         for (int64_t n = 0; n < foci_json_count(items); n++)
             check_greedy(model, &paths[p], foci_json_at(items, n));
         close_model(model);
@@ -237,9 +235,10 @@ static void check_perplexity(const char *file, const foci_json *expected)
         char what[256];
         (void)snprintf(what, sizeof what, "%s, %.100s", paths[p].name, file);
         running r = {what, expected, paths[p].perplexity};
-        focal_model *model = open_model(need("FOCAL_TEST_MODELS", file), paths[p].precision);
-        focal_ids ids = encode_file(model, need("FOCAL_TEST_TEXTS", "text/wikitext2_valid.txt"),
-                                    FOCAL_ENCODE_ADD_SPECIAL);
+        focal_model *model = open_model(need("FOCAL_TEST_MODELS", file).path, paths[p].precision);
+        focal_ids ids =
+            encode_file(model, need("FOCAL_TEST_TEXTS", "text/wikitext2_valid.txt").path,
+                        FOCAL_ENCODE_ADD_SPECIAL);
         const focal_ppl_args args = {.method = FOCAL_PPL_LLAMA,
                                      .ids = ids.ids,
                                      .count = ids.count,
@@ -258,10 +257,10 @@ static void check_perplexity(const char *file, const foci_json *expected)
 static void check_model(focal_ctx *ctx, const char *file, const char *golden, const char *object,
                         const char *key)
 {
-    const char *path = need("FOCAL_TEST_DATA", golden);
+    const place expected = need("FOCAL_TEST_DATA", golden);
     (void)need("FOCAL_TEST_MODELS", file);
     (void)need("FOCAL_TEST_TEXTS", "text/wikitext2_valid.txt");
-    foci_json *root = json_file(ctx, path);
+    foci_json *root = json_file(ctx, expected.path);
     check_perplexity(file, foci_json_get(foci_json_get(root, object), key));
     foci_json_free(root);
 }

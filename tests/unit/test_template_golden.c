@@ -92,7 +92,7 @@ static void templates_render_as_jinja2(void **state)
     const focal_status status = foci_json_parse(ctx, "expected.json", text, bytes, &root);
     if (status == FOCAL_EUNSUPPORTED) {
         foci_free(ctx, text);
-        skip(); /* a build without Jansson */
+        skip_without("Jansson", "install libjansson-dev and configure again");
     }
     assert_status(ctx, status, FOCAL_OK);
     const foci_json *cases = foci_json_get(root, "cases");

@@ -71,7 +71,8 @@ static void assert_normal(focal_ctx *ctx, foci_normal_form form, const char *tex
 static void normal_forms(void **state)
 {
     focal_ctx *ctx = *state;
-    if (!foci_unicode_is_here()) skip();
+    if (!foci_unicode_is_here())
+        skip_without("utf8proc", "install libutf8proc-dev and configure again");
     assert_normal(ctx, FOCI_NFC, "", "");
     assert_normal(ctx, FOCI_NFC, "plain", "plain");
     assert_normal(ctx, FOCI_NFC, "cafe\u0301 e", "caf\u00E9 e");
@@ -90,7 +91,8 @@ static void normal_forms(void **state)
 static void long_runs_are_normalised_alike(void **state)
 {
     focal_ctx *ctx = *state;
-    if (!foci_unicode_is_here()) skip();
+    if (!foci_unicode_is_here())
+        skip_without("utf8proc", "install libutf8proc-dev and configure again");
     focal_buffer text = {0}, out = {0};
     const size_t marks = 5000, words = 20000;
     assert_status(ctx, foci_buffer_put(ctx, &text, "q", 1), FOCAL_OK);
@@ -158,12 +160,14 @@ static void scanners_equal_patterns(void **state)
     static const char *const sources[] = {foci_gpt2_pattern, foci_llama3_pattern,
                                           foci_qwen2_pattern};
     foci_pattern *pattern = NULL;
-    if (!foci_unicode_is_here()) skip();
+    if (!foci_unicode_is_here())
+        skip_without("utf8proc", "install libutf8proc-dev and configure again");
     for (size_t s = 0; s < FOCAL_COUNT(sources); s++) {
         const foci_scan scan = foci_scan_of(sources[s], strlen(sources[s]));
         assert_int_equal(scan, s + 1);
         const focal_status status = foci_pattern_new(ctx, sources[s], strlen(sources[s]), &pattern);
-        if (status == FOCAL_EUNSUPPORTED) skip();
+        if (status == FOCAL_EUNSUPPORTED)
+            skip_without("PCRE2", "install libpcre2-dev and configure again");
         assert_status(ctx, status, FOCAL_OK);
         for (uint32_t seed = 1; seed <= 2000; seed++) {
             char text[48];

@@ -393,10 +393,9 @@ static void real_model_meets_its_vectors(void **state)
 {
     focal_ctx *ctx = *state;
     const char *data = getenv("FOCAL_TEST_DATA"), *models = getenv("FOCAL_TEST_MODELS");
-    if (!data || !models) {
-        print_message("skipped: FOCAL_TEST_DATA and FOCAL_TEST_MODELS name no folders\n");
-        skip();
-    }
+    if (!data || !models)
+        skip_without("a real vocabulary and its ids",
+                     "FOCAL_TEST_MODELS and FOCAL_TEST_DATA name folders (docs/TESTING.md)");
     char path[1024];
     foci_gguf *gguf = NULL;
     focal_tokenizer *t = NULL;
