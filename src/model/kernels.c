@@ -77,9 +77,9 @@ static const char *matmul_at(focal_ctx *ctx, int32_t index, bool *is_usable)
     *is_usable = false;
     for (int dtype = FOCAL_F32; dtype <= FOCAL_BF16; dtype++) {
         const foci_matmul_args args = plain_product((focal_dtype)dtype, ROWS);
-        *is_usable = *is_usable || foci_matmul_kernels[index].can(ctx, &args);
+        *is_usable = *is_usable || foci_matmul_kernels[index]->can(ctx, &args);
     }
-    return foci_matmul_kernels[index].name;
+    return foci_matmul_kernels[index]->name;
 }
 
 static const char *pick_quant(focal_ctx *ctx)

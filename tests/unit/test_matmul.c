@@ -18,7 +18,7 @@ static void run_kernels(focal_ctx *ctx, const matmul_spec *spec, uint64_t seed)
     matmul_case *c = matmul_case_new(spec, seed);
     assert_status(ctx, foci_matmul_check(ctx, &c->args), FOCAL_OK);
     for (size_t n = 0; n < foci_matmul_kernel_count; n++) {
-        const foci_matmul_kernel *kernel = &foci_matmul_kernels[n];
+        const foci_matmul_kernel *kernel = foci_matmul_kernels[n];
         if (!kernel->can(ctx, &c->args)) continue;
         matmul_case_clear(c); /* an unwritten element shows */
         assert_status(ctx, kernel->run(ctx, &c->args), FOCAL_OK);
@@ -151,7 +151,7 @@ static void few_rows_are_alone(void **state)
         matmul_case *c = matmul_case_new(&spec, 7);
         char *alone = new_array(c->out_bytes, 1);
         for (size_t n = 0; n < foci_matmul_kernel_count; n++) {
-            const foci_matmul_kernel *kernel = &foci_matmul_kernels[n];
+            const foci_matmul_kernel *kernel = foci_matmul_kernels[n];
             if (!kernel->can(ctx, &c->args)) continue;
             for (int64_t m = 0; m < spec.M; m++) run_rows(ctx, kernel, c, m, 1);
             memcpy(alone, c->out, c->out_bytes);
@@ -180,7 +180,7 @@ static void several_are_one_by_one(void **state)
     static const int64_t widths[] = {70, 3, 33};
     enum { M = 3, K = 512, COUNT = 3 };
     for (size_t n = 0; n < foci_matmul_kernel_count; n++) {
-        const foci_matmul_kernel *kernel = &foci_matmul_kernels[n];
+        const foci_matmul_kernel *kernel = foci_matmul_kernels[n];
         matmul_case *c[COUNT];
         foci_matmul_args args[COUNT];
         for (int i = 0; i < COUNT; i++) {
@@ -224,7 +224,7 @@ static void rounding_is_bounded(void **state)
     x[K + 7] = 1000.0F;                                         /* its neighbours lose most */
     const double *w = c->numbers + (int64_t)M * K;
     for (size_t n = 0; n < foci_matmul_kernel_count; n++) {
-        const foci_matmul_kernel *kernel = &foci_matmul_kernels[n];
+        const foci_matmul_kernel *kernel = foci_matmul_kernels[n];
         if (!kernel->can(ctx, &c->args)) continue;
         assert_status(ctx, kernel->run(ctx, &c->args), FOCAL_OK);
         for (int64_t i = 0; i < (int64_t)M * N; i++) {
@@ -263,7 +263,7 @@ static void rows_do_not_see_each_other(void **state)
             matmul_case *c = matmul_case_new(&spec, 5);
             const size_t row = (size_t)c->args.out_stride * focal_dtype_bytes(spec.out);
             for (size_t n = 0; n < foci_matmul_kernel_count; n++) {
-                const foci_matmul_kernel *kernel = &foci_matmul_kernels[n];
+                const foci_matmul_kernel *kernel = foci_matmul_kernels[n];
                 if (!kernel->can(ctx, &c->args)) continue;
                 matmul_case *poisoned = matmul_case_new(&spec, 5);
                 assert_status(ctx, kernel->run(ctx, &c->args), FOCAL_OK);
@@ -299,7 +299,7 @@ static void odd_numbers_pass(void **state)
             c->numbers[64] = 0.0;
             matmul_case_solve(c);
             for (size_t n = 0; n < foci_matmul_kernel_count; n++) {
-                const foci_matmul_kernel *kernel = &foci_matmul_kernels[n];
+                const foci_matmul_kernel *kernel = foci_matmul_kernels[n];
                 if (!kernel->can(ctx, &c->args)) continue;
                 matmul_case_clear(c);
                 assert_status(ctx, kernel->run(ctx, &c->args), FOCAL_OK);
@@ -318,13 +318,13 @@ static void pinned_kernels_run(void **state)
     matmul_case *c = matmul_case_new(&spec, 2);
     for (size_t n = 0; n < foci_matmul_kernel_count; n++) {
         const focal_ctx_options options = {
-            .threads = 2, .kernel = foci_matmul_kernels[n].name, .allocator = memory_allocator()};
+            .threads = 2, .kernel = foci_matmul_kernels[n]->name, .allocator = memory_allocator()};
         focal_ctx *ctx = NULL;
         assert_int_equal(focal_ctx_open(&options, &ctx, NULL), FOCAL_OK);
-        const bool can = foci_matmul_kernels[n].can(ctx, &c->args);
+        const bool can = foci_matmul_kernels[n]->can(ctx, &c->args);
         matmul_case_clear(c);
         assert_status(ctx, foci_matmul(ctx, &c->args), can ? FOCAL_OK : FOCAL_EUNSUPPORTED);
-        if (can) matmul_case_check(c, foci_matmul_kernels[n].name);
+        if (can) matmul_case_check(c, foci_matmul_kernels[n]->name);
         focal_ctx_close(ctx);
     }
     matmul_case_free(c);
@@ -355,7 +355,7 @@ static void required_kernels_ran(void **state)
     /* Not every build has oneDNN; one that has it must have run it. */
     const matmul_spec spec = {.M = 512, .N = 1536, .K = 64};
     matmul_case *c = matmul_case_new(&spec, 1);
-    if (foci_matmul_onednn_can(*state, &c->args)) assert_ran("matmul", "onednn");
+    if (foci_matmul_onednn.can(*state, &c->args)) assert_ran("matmul", "onednn");
     matmul_case_free(c);
 }
 

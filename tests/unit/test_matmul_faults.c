@@ -52,7 +52,7 @@ static void memory_may_run_out_anywhere(void **state)
     for (size_t s = 0; s < FOCAL_COUNT(specs); s++) {
         matmul_case *c = matmul_case_new(&specs[s], (uint64_t)s + 1);
         for (size_t n = 0; n < foci_matmul_kernel_count; n++) {
-            const foci_matmul_kernel *kernel = &foci_matmul_kernels[n];
+            const foci_matmul_kernel *kernel = foci_matmul_kernels[n];
             if (!kernel->can(ctx, &c->args)) continue;
             fail_each_request(ctx, kernel, c, true);
             fail_each_request(ctx, kernel, c, false);
@@ -85,7 +85,7 @@ static void scratch_is_bounded(void **state)
     const matmul_spec spec = {.M = 4032, .N = 50, .K = 32, .w = FOCAL_Q8_0};
     matmul_case *c = matmul_case_new(&spec, 1);
     for (size_t n = 0; n < foci_matmul_kernel_count; n++) {
-        const foci_matmul_kernel *kernel = &foci_matmul_kernels[n];
+        const foci_matmul_kernel *kernel = foci_matmul_kernels[n];
         size_t bytes[2] = {0, 0};
         for (int half = 0; half < 2 && kernel->can(ctx, &c->args); half++) {
             foci_matmul_args a = c->args;

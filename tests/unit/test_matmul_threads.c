@@ -39,7 +39,7 @@ static void same_bits_at_any_thread_count(void **state)
         matmul_case *c = matmul_case_new(&specs[s], (uint64_t)s + 1);
         char *one = new_array(c->out_bytes, 1);
         for (size_t n = 0; n < foci_matmul_kernel_count; n++) {
-            const foci_matmul_kernel *kernel = &foci_matmul_kernels[n];
+            const foci_matmul_kernel *kernel = foci_matmul_kernels[n];
             if (!kernel->can(ctx, &c->args)) continue;
             run_with(1, kernel, c);
             memcpy(one, c->out, c->out_bytes);
@@ -81,7 +81,7 @@ static void no_kernel_starts_threads(void **state)
         const matmul_spec spec = {.M = 256, .N = 600, .K = 512, .x = x, .w = x, .out = x};
         matmul_case *c = matmul_case_new(&spec, 1);
         for (size_t n = 0; n < foci_matmul_kernel_count; n++) {
-            const foci_matmul_kernel *kernel = &foci_matmul_kernels[n];
+            const foci_matmul_kernel *kernel = foci_matmul_kernels[n];
             if (!kernel->can(ctx, &c->args)) continue;
             assert_status(ctx, kernel->run(ctx, &c->args), FOCAL_OK);
             if (count_threads() != before)

@@ -38,7 +38,7 @@ typedef struct gemm_call {
     _Atomic dnnl_status_t status;
 } gemm_call;
 
-bool foci_matmul_onednn_can(const focal_ctx *ctx, const foci_matmul_args *a)
+static bool can_run(const focal_ctx *ctx, const foci_matmul_args *a)
 {
     if (!foci_on_host(ctx) || DNNL_CPU_THREADING_RUNTIME != DNNL_RUNTIME_OMP) return false;
 
@@ -210,7 +210,7 @@ static focal_status run_chunks(focal_ctx *ctx, gemm_call *c)
     return status == dnnl_success ? FOCAL_OK : fail_dnnl(ctx, status);
 }
 
-focal_status foci_matmul_onednn_run(focal_ctx *ctx, const foci_matmul_args *args)
+static focal_status run(focal_ctx *ctx, const foci_matmul_args *args)
 {
     gemm_call c = {.a = args, .w = foci_weights_of(ctx, args, false), .chunk = choose_chunk(args)};
     const int threads = omp_get_max_threads();
@@ -224,3 +224,5 @@ focal_status foci_matmul_onednn_run(focal_ctx *ctx, const foci_matmul_args *args
     (void)dnnl_engine_destroy(c.engine);
     return result;
 }
+
+const foci_matmul_kernel foci_matmul_onednn = {"onednn", can_run, run, NULL, NULL};

@@ -1,14 +1,5 @@
-/* Stands in where focal is built without oneDNN: never chosen. */
+/* Stands in where focal is built without oneDNN. */
 #include "ops/matmul/matmul_kernels.h"
 
-bool foci_matmul_onednn_can(const focal_ctx *ctx, const foci_matmul_args *args)
-{
-    (void)ctx;
-    (void)args;
-    return false;
-}
-
-focal_status foci_matmul_onednn_run(focal_ctx *ctx, const foci_matmul_args *args)
-{
-    return foci_matmul_ref_run(ctx, args);
-}
+const foci_matmul_kernel foci_matmul_onednn = {"onednn", foci_matmul_never_can,
+                                               foci_matmul_never_run, NULL, NULL};

@@ -6,57 +6,20 @@
 
 #include "ops/matmul/bytes_avx512.h"
 #include "ops/matmul/matmul_bytes_body.h"
+#include "ops/matmul/matmul_run_body.h"
 
-bool foci_matmul_avx512bf16_can(const focal_ctx *ctx, const foci_matmul_args *args)
+static bool can_run(const focal_ctx *ctx, const foci_matmul_args *args)
 {
     return foci_on_host(ctx) && foci_has(ctx, FOCI_AVX512BF16) &&
            (args->x_dtype == FOCAL_BF16 || foci_takes_bytes(args));
 }
 
-focal_status foci_matmul_avx512bf16_run(focal_ctx *ctx, const foci_matmul_args *args)
-{
-    return foci_takes_bytes(args) ? multiply_bytes(ctx, args, 1) : multiply(ctx, args);
-}
-
-focal_status foci_matmul_avx512bf16_bytes(focal_ctx *ctx, const foci_matmul_args *args,
-                                          int32_t count)
-{
-    return multiply_bytes(ctx, args, count);
-}
-
-focal_status foci_matmul_avx512bf16_many(focal_ctx *ctx, const foci_matmul_args *args,
-                                         int32_t count, const foci_activation *activation)
-{
-    return multiply_many(ctx, args, count, activation);
-}
+const foci_matmul_kernel foci_matmul_avx512bf16 = {"avx512bf16", can_run, run, multiply_bytes,
+                                                   multiply_many};
 #else
-/* Stands in where the compiler has no such instructions: never chosen. */
+/* Stands in where the compiler has no such instructions. */
 #include "ops/matmul/matmul_kernels.h"
 
-bool foci_matmul_avx512bf16_can(const focal_ctx *ctx, const foci_matmul_args *args)
-{
-    (void)ctx;
-    (void)args;
-    return false;
-}
-
-focal_status foci_matmul_avx512bf16_run(focal_ctx *ctx, const foci_matmul_args *args)
-{
-    return foci_matmul_ref_run(ctx, args);
-}
-
-focal_status foci_matmul_avx512bf16_bytes(focal_ctx *ctx, const foci_matmul_args *args,
-                                          int32_t count)
-{
-    (void)count;
-    return foci_matmul_ref_run(ctx, args);
-}
-
-focal_status foci_matmul_avx512bf16_many(focal_ctx *ctx, const foci_matmul_args *args,
-                                         int32_t count, const foci_activation *activation)
-{
-    (void)count;
-    (void)activation;
-    return foci_matmul_ref_run(ctx, args);
-}
+const foci_matmul_kernel foci_matmul_avx512bf16 = {"avx512bf16", foci_matmul_never_can,
+                                                   foci_matmul_never_run, NULL, NULL};
 #endif

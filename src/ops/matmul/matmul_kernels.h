@@ -20,7 +20,7 @@ typedef struct foci_matmul_kernel {
 
 /* Fastest first; the last one takes every valid call. Tests and benchmarks walk this table, so a
  * kernel in it is a tested kernel. */
-extern const foci_matmul_kernel foci_matmul_kernels[];
+extern const foci_matmul_kernel *const foci_matmul_kernels[];
 extern const size_t foci_matmul_kernel_count;
 
 /* After it, any kernel whose can() agrees may run. */
@@ -31,35 +31,17 @@ const foci_matmul_kernel *foci_matmul_pick(const focal_ctx *ctx, const foci_matm
 
 /* Whether two products read the same x. */
 bool foci_matmul_share_x(const foci_matmul_args *a, const foci_matmul_args *b);
-/* The kernel whose run_many takes these (checked) products together; NULL: none. */
+
+/* The kernel that takes `count` products of one x with many rows together; NULL: none does. */
 const foci_matmul_kernel *foci_matmul_pick_many(const focal_ctx *ctx, const foci_matmul_args *args,
                                                 int32_t count);
 
-bool foci_matmul_ref_can(const focal_ctx *ctx, const foci_matmul_args *args);
-focal_status foci_matmul_ref_run(focal_ctx *ctx, const foci_matmul_args *args);
+/* One a file. Where the compiler has not what one needs, that one takes no call. */
+extern const foci_matmul_kernel foci_matmul_avx512bf16, foci_matmul_avx512, foci_matmul_avx2;
+extern const foci_matmul_kernel foci_matmul_onednn, foci_matmul_ref;
 
-bool foci_matmul_onednn_can(const focal_ctx *ctx, const foci_matmul_args *args);
-focal_status foci_matmul_onednn_run(focal_ctx *ctx, const foci_matmul_args *args);
-
-bool foci_matmul_avx512bf16_can(const focal_ctx *ctx, const foci_matmul_args *args);
-focal_status foci_matmul_avx512bf16_run(focal_ctx *ctx, const foci_matmul_args *args);
-
-focal_status foci_matmul_avx512bf16_bytes(focal_ctx *ctx, const foci_matmul_args *args,
-                                          int32_t count);
-focal_status foci_matmul_avx512bf16_many(focal_ctx *ctx, const foci_matmul_args *args,
-                                         int32_t count, const foci_activation *activation);
-
-bool foci_matmul_avx512_can(const focal_ctx *ctx, const foci_matmul_args *args);
-focal_status foci_matmul_avx512_run(focal_ctx *ctx, const foci_matmul_args *args);
-
-focal_status foci_matmul_avx512_bytes(focal_ctx *ctx, const foci_matmul_args *args, int32_t count);
-focal_status foci_matmul_avx512_many(focal_ctx *ctx, const foci_matmul_args *args, int32_t count,
-                                     const foci_activation *activation);
-
-bool foci_matmul_avx2_can(const focal_ctx *ctx, const foci_matmul_args *args);
-focal_status foci_matmul_avx2_run(focal_ctx *ctx, const foci_matmul_args *args);
-focal_status foci_matmul_avx2_bytes(focal_ctx *ctx, const foci_matmul_args *args, int32_t count);
-focal_status foci_matmul_avx2_many(focal_ctx *ctx, const foci_matmul_args *args, int32_t count,
-                                   const foci_activation *activation);
+/* For kernels that are not there. */
+bool foci_matmul_never_can(const focal_ctx *ctx, const foci_matmul_args *args);
+focal_status foci_matmul_never_run(focal_ctx *ctx, const foci_matmul_args *args);
 
 #endif /* FOCI_OPS_MATMUL_MATMUL_KERNELS_H */

@@ -14,7 +14,7 @@ typedef struct ref_call {
     foci_weights w;
 } ref_call;
 
-bool foci_matmul_ref_can(const focal_ctx *ctx, const foci_matmul_args *args)
+static bool can_run(const focal_ctx *ctx, const foci_matmul_args *args)
 {
     (void)args;
     return foci_on_host(ctx); /* any shape, but not another device's memory */
@@ -85,9 +85,11 @@ static void column(void *arg, int64_t n, int32_t thread)
     }
 }
 
-focal_status foci_matmul_ref_run(focal_ctx *ctx, const foci_matmul_args *args)
+static focal_status run(focal_ctx *ctx, const foci_matmul_args *args)
 {
     ref_call call = {.a = args, .w = foci_weights_of(ctx, args, true)};
     foci_parallel(ctx, args->N, column, &call);
     return FOCAL_OK;
 }
+
+const foci_matmul_kernel foci_matmul_ref = {"ref", can_run, run, NULL, NULL};
