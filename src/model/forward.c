@@ -276,7 +276,7 @@ static void place_page(const placing *s, int32_t is_value, int64_t row, int64_t 
     foci_q8_rows_args blocks = {
         .rows = count, .width = width, .x = rows.x, .x_stride = rows.x_stride, .out = to};
     if (!is_value) {
-        rows.out = p->k_rows + thread * PLACE_ROWS * width;
+        rows.out = p->k_rows + (int64_t)thread * PLACE_ROWS * width;
         rows.out_dtype = FOCAL_F32;
         blocks.x = rows.out;
         blocks.x_stride = width;

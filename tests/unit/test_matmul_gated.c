@@ -67,7 +67,7 @@ static void several_are_one_by_one(void **state)
     for (size_t i = 0; i < FOCAL_COUNT(specs); i++) {
         shared_cases s = share(&specs[i], true);
         for (size_t n = 0; n < foci_matmul_kernel_count; n++) {
-            const foci_matmul_kernel *kernel = &foci_matmul_kernels[n];
+            const foci_matmul_kernel *kernel = foci_matmul_kernels[n];
             if (!kernel->run_many || !kernel->can(ctx, s.args)) continue;
             char *alone[MOST];
             for (int k = 0; k < MOST; k++) {
@@ -167,7 +167,7 @@ static void joined_has_the_bits_of_apart(void **state)
         shared_cases s = share(&specs[i], false);
         char *apart = new_array(s.c[0]->out_bytes, 1);
         for (size_t n = 0; n < foci_matmul_kernel_count; n++) {
-            const foci_matmul_kernel *kernel = &foci_matmul_kernels[n];
+            const foci_matmul_kernel *kernel = foci_matmul_kernels[n];
             if (!kernel->run_many || !kernel->can(ctx, s.args)) continue;
             for (int kind = 0; kind < 2 * ACTIVATIONS; kind++) {
                 const foci_activation activation = (foci_activation)(kind / 2);
@@ -208,7 +208,7 @@ static void gate_is_what_it_says(void **state)
             a.out = sums[n];
             a.out_dtype = FOCAL_F32;
             a.out_stride = a.N;
-            assert_status(ctx, foci_matmul_ref_run(ctx, &a), FOCAL_OK);
+            assert_status(ctx, foci_matmul_ref.run(ctx, &a), FOCAL_OK);
         }
         matmul_case_clear(s.c[0]);
         assert_status(ctx, foci_matmul_gated(ctx, s.args, count, FOCI_SILU), FOCAL_OK);

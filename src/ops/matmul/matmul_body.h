@@ -275,7 +275,7 @@ static focal_status multiply_many(focal_ctx *ctx, const foci_matmul_args *args, 
                                   const foci_activation *activation)
 {
     const int64_t threads = focal_ctx_threads(ctx);
-    product p[FOCI_MATMUL_SEVERAL];
+    product p[FOCI_MATMUL_SEVERAL] = {{.a = args}};
     many_call c = {.p = p, .count = count, .activation = activation, .rows = args->M};
     for (int32_t n = 0; n < count; n++) {
         p[n] = product_of(ctx, &args[n]);
