@@ -356,7 +356,7 @@ int cli_bench_model(int argc, char **argv)
     model_options o = {.prompts = {.items = {512}, .count = 1},
                        .counts = {.items = {128}, .count = 1},
                        .depths = {.items = {0}, .count = 1},
-                       .batch = 2048,
+                       .batch = 1024,
                        .runs = 5,
                        .seed = 1};
     const cli_option options[] = {
@@ -367,7 +367,7 @@ int cli_bench_model(int argc, char **argv)
          "tokens written one after the other [128]; 0: none", 0, 1 << 27, NULL, NULL},
         {"n-depth", 'd', CLI_LIST, &o.depths, "N[,N...]", "tokens that are there before [0]", 0,
          1 << 27, NULL, NULL},
-        {"batch-size", 'b', CLI_INT, &o.batch, "N", "prompt tokens a pass [2048]", 1, 1 << 20, NULL,
+        {"batch-size", 'b', CLI_INT, &o.batch, "N", "prompt tokens a pass [1024]", 1, 1 << 20, NULL,
          NULL},
         {"repetitions", 'r', CLI_INT, &o.runs, "N", "runs of each test [5]; 0: the floor alone", 0,
          100000, NULL, NULL},

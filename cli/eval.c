@@ -148,7 +148,7 @@ int cli_eval_ppl(int argc, char **argv)
         {"stride", 0, CLI_INT, &o.stride, "N", "tokens from window to window; default: half of one",
          1, 1 << 27, NULL, NULL},
         {"chunks", 0, CLI_INT, &o.chunks, "N", "at most so many windows", 1, 1e15, NULL, NULL},
-        {"batch-size", 'b', CLI_INT, &o.batch, "N", "tokens a pass; default: 2048", 1, 1 << 20, NULL,
+        {"batch-size", 'b', CLI_INT, &o.batch, "N", "tokens a pass; default: 1024", 1, 1 << 20, NULL,
          NULL},
         {"tokens", 0, CLI_FLAG, &o.has_tokens, NULL, "a line for every token that is scored", 0, 0,
          NULL, NULL},

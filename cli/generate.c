@@ -187,7 +187,7 @@ int cli_generate(int argc, char **argv)
          "most tokens to write; -1: until the model ends [-1]", -1, 1 << 27, NULL, NULL},
         {"ctx-size", 'c', CLI_INT, &o.context, "N",
          "most tokens of prompt and answer; 0: the model's [0]", 0, 1 << 27, NULL, NULL},
-        {"batch-size", 'b', CLI_INT, &o.batch, "N", "prompt tokens a pass [2048]", 1, 1 << 20, NULL,
+        {"batch-size", 'b', CLI_INT, &o.batch, "N", "prompt tokens a pass [1024]", 1, 1 << 20, NULL,
          NULL},
         {"stop", 'r', CLI_TEXTS, &o.stops, "TEXT",
          "ends the answer, without itself; may be repeated", 0, 0, NULL, NULL},

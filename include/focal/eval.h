@@ -23,7 +23,7 @@ typedef struct focal_ppl_args {
     int32_t context;                  /* 0: the model's */
     int32_t stride;                   /* 0: half the context; stride method only */
     int64_t chunks;                   /* at most so many windows; 0: all */
-    int32_t batch;                    /* tokens a pass; 0: 2048 */
+    int32_t batch;                    /* tokens a pass; 0: 1024 */
     const focal_cache_options *cache; /* how keys and values are kept; NULL: the default */
     /* Each may be NULL. on_token: an id that was scored, with its place in ids. on_chunk: the
      * perplexity up to here; false ends the run early. */

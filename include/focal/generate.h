@@ -67,7 +67,7 @@ typedef struct focal_generate_args {
     int64_t max_tokens;       /* -1: until the end or the context's */
     int32_t context;          /* tokens that may be read: of the prompt and of the answer, but for
                                  its last; 0: the model's */
-    int32_t chunk;            /* prompt tokens a pass; 0: 2048 */
+    int32_t chunk;            /* prompt tokens a pass; 0: 1024 */
     bool ignores_end;         /* the model's end tokens are never chosen */
     bool shows_special;       /* control tokens appear in the text */
     const char *const *stops; /* (stop_count) strings that end the text and are left out */

@@ -9,6 +9,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#ifdef __linux__
+#include <sys/mman.h>
+#endif
 
 #include "base/bf16.h"
 #include "base/error.h"
@@ -19,6 +22,7 @@ enum {
     MESSAGE_BYTES = 512,
     MAX_THREADS = 1024,
     KEPT_BLOCKS = 32,
+    LARGE_PAGE = 2 * 1024 * 1024,
     HEADER_BYTES = 64 /* before every block: its size; keeps blocks at a multiple of 64 */
 };
 
@@ -359,6 +363,20 @@ void foci_scratch_free(focal_ctx *ctx, void *block)
     }
     pthread_mutex_unlock(&ctx->lock);
     if (block) give_block(ctx, block);
+}
+
+void foci_use_large_pages(void *block, size_t bytes)
+{
+#if defined(__linux__) && defined(MADV_HUGEPAGE)
+    /* The large pages that lie wholly in the block. */
+    const uintptr_t at = (uintptr_t)block;
+    const uintptr_t first = (at + LARGE_PAGE - 1) / LARGE_PAGE * LARGE_PAGE;
+    const uintptr_t last = (at + bytes) / LARGE_PAGE * LARGE_PAGE;
+    if (first < last) (void)madvise((char *)block + (first - at), last - first, MADV_HUGEPAGE);
+#else
+    (void)block;
+    (void)bytes;
+#endif
 }
 
 void focal_ctx_trim(focal_ctx *ctx)

@@ -6,7 +6,7 @@
 #include "base/sizes.h"
 #include "focal/eval.h"
 
-enum { DEFAULT_BATCH = 2048 };
+enum { DEFAULT_BATCH = 1024 };
 
 /* One window: its ids [first, first + length), of which those from `scored` on count. */
 typedef struct window {

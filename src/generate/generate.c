@@ -8,7 +8,7 @@
 #include "base/sizes.h"
 #include "focal/generate.h"
 
-enum { DEFAULT_CHUNK = 2048, MAX_STOPS = 64, MAX_STOP_BYTES = 4096 };
+enum { DEFAULT_CHUNK = 1024, MAX_STOPS = 64, MAX_STOP_BYTES = 4096 };
 
 /* What a run holds. */
 typedef struct run_state {

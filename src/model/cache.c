@@ -9,7 +9,7 @@
 #include "base/sizes.h"
 #include "io/file.h"
 
-enum { MAX_SEQUENCES = 4096, HEADER_BYTES = 64 };
+enum { MAX_SEQUENCES = 4096, HEADER_BYTES = 64, GROWTH_BYTES = 16 * 1024 * 1024 };
 
 /* A saved text: this, then its blocks up to the last token's page. Little endian, as everything
  * that focal runs on. */
@@ -58,14 +58,25 @@ focal_status focal_cache_new(focal_model *model, const focal_cache_options *opti
     return FOCAL_OK;
 }
 
+/* Gives back what holds nothing but pages from `keep` on. */
+static void free_pages(const focal_cache *cache, foci_cache_seq *seq, int32_t keep)
+{
+    for (int32_t n = seq->page_count - 1; n >= keep; n--) {
+        if (!seq->owned[n]) continue;
+        foci_free(cache->model->ctx, seq->owned[n]);
+        seq->page_count = n;
+    }
+}
+
 void focal_cache_free(focal_cache *cache)
 {
     if (!cache) return;
     focal_ctx *ctx = cache->model->ctx;
     for (int32_t n = 0; n < cache->seq_count; n++) {
         foci_cache_seq *seq = &cache->seqs[n];
-        for (int32_t page = 0; page < seq->page_count; page++) foci_free(ctx, seq->blocks[page]);
+        free_pages(cache, seq, 0);
         foci_free(ctx, seq->blocks);
+        foci_free(ctx, seq->owned);
         foci_free(ctx, seq->pages);
     }
     foci_free(ctx, cache->seqs);
@@ -92,21 +103,47 @@ static focal_status grow_tables(focal_cache *cache, foci_cache_seq *seq, int32_t
     const int32_t layers = cache->model->config.L;
     const int32_t capacity = (int32_t)foci_max64(page_count, 2 * (int64_t)seq->page_capacity);
     void **blocks = foci_alloc(ctx, (size_t)capacity, sizeof *blocks);
+    void **owned = foci_alloc(ctx, (size_t)capacity, sizeof *owned);
     const void **pages = foci_alloc(ctx, (size_t)layers * 2 * (size_t)capacity, sizeof *pages);
-    if (!blocks || !pages) {
+    if (!blocks || !owned || !pages) {
         foci_free(ctx, blocks);
+        foci_free(ctx, owned);
         foci_free(ctx, pages);
         return FOCAL_ENOMEM;
     }
-    for (int32_t n = 0; n < seq->page_count; n++) blocks[n] = seq->blocks[n];
+    for (int32_t n = 0; n < seq->page_count; n++) {
+        blocks[n] = seq->blocks[n];
+        owned[n] = seq->owned[n];
+    }
     for (int64_t table = 0; table < (int64_t)layers * 2; table++)
         for (int32_t n = 0; n < seq->page_count; n++)
             pages[table * capacity + n] = seq->pages[table * seq->page_capacity + n];
     foci_free(ctx, seq->blocks);
+    foci_free(ctx, seq->owned);
     foci_free(ctx, seq->pages);
     seq->blocks = blocks;
+    seq->owned = owned;
     seq->pages = pages;
     seq->page_capacity = capacity;
+    return FOCAL_OK;
+}
+
+/* `count` more pages, in one allocation. */
+static focal_status add_pages(focal_cache *cache, foci_cache_seq *seq, int32_t count)
+{
+    focal_ctx *ctx = cache->model->ctx;
+    const int64_t tables = (int64_t)cache->model->config.L * 2;
+    FOCAL_TRY(grow_tables(cache, seq, seq->page_count + count));
+    char *block = foci_alloc(ctx, (size_t)count, (size_t)cache->block_bytes);
+    if (!block) return FOCAL_ENOMEM;
+    foci_use_large_pages(block, (size_t)count * (size_t)cache->block_bytes);
+    for (int32_t n = 0; n < count; n++, block += cache->block_bytes) {
+        for (int64_t table = 0; table < tables; table++)
+            seq->pages[table * seq->page_capacity + seq->page_count] =
+                block + table * FOCI_PAGE_ROWS * cache->row_bytes;
+        seq->owned[seq->page_count] = n == 0 ? block : NULL;
+        seq->blocks[seq->page_count++] = block;
+    }
     return FOCAL_OK;
 }
 
@@ -119,17 +156,12 @@ focal_status foci_cache_reserve(focal_cache *cache, int32_t sequence, int32_t co
         return foci_fail(ctx, FOCAL_EINVAL, "cache: %d tokens and %d more, at most %d", seq->length,
                          count, FOCI_MAX_CONTEXT);
     const int32_t need = (int32_t)foci_pieces((int64_t)seq->length + count, FOCI_PAGE_ROWS);
-    FOCAL_TRY(grow_tables(cache, seq, need));
-    while (seq->page_count < need) {
-        char *block = foci_alloc(ctx, 1, (size_t)cache->block_bytes);
-        if (!block) return FOCAL_ENOMEM; /* what there is may stay: it is only room */
-        const int64_t tables = (int64_t)cache->model->config.L * 2;
-        for (int64_t table = 0; table < tables; table++)
-            seq->pages[table * seq->page_capacity + seq->page_count] =
-                block + table * FOCI_PAGE_ROWS * cache->row_bytes;
-        seq->blocks[seq->page_count++] = block;
-    }
-    return FOCAL_OK;
+    if (need <= seq->page_count) return FOCAL_OK;
+    /* Twice as many as there were, up to a limit, so that a text that grows by tokens has its pages
+     * side by side too. */
+    const int64_t most = foci_max64(GROWTH_BYTES / cache->block_bytes, 1);
+    const int64_t pages = foci_max64(need - seq->page_count, foci_min64(seq->page_count, most));
+    return add_pages(cache, seq, (int32_t)pages);
 }
 
 focal_status focal_cache_truncate(focal_cache *cache, int32_t sequence, int32_t length)
@@ -140,7 +172,7 @@ focal_status focal_cache_truncate(focal_cache *cache, int32_t sequence, int32_t 
         return foci_fail(cache->model->ctx, FOCAL_EINVAL, "cache: cut to %d tokens, there are %d",
                          length, seq->length);
     const int32_t keep = (int32_t)foci_pieces(length, FOCI_PAGE_ROWS);
-    while (seq->page_count > keep) foci_free(cache->model->ctx, seq->blocks[--seq->page_count]);
+    free_pages(cache, seq, keep);
     seq->length = length;
     return FOCAL_OK;
 }
