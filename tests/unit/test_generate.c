@@ -543,7 +543,7 @@ static void memory_may_run_out(void **state)
         if (status != FOCAL_OK) assert_status(r.ctx, status, FOCAL_ENOMEM);
         assert_status(r.ctx, focal_cache_truncate(r.cache, 0, 0), FOCAL_OK);
         focal_ctx_trim(r.ctx);
-        assert_true(memory_live_blocks() <= live + 2); /* the cache keeps its tables */
+        assert_true(memory_live_blocks() <= live + 3); /* the cache keeps its three tables */
         if (!was_reached) break;
     }
     assert_string_equal(r.text, " brown fox jumps over the lazy dog.");

@@ -47,7 +47,7 @@ static void one_of_each_is_chosen(void **state)
         foci_ctx_mask_features(ctx, sets[n]);
         check_list(ctx, NULL);
         assert_int_equal(focal_default_precision(ctx),
-                         foci_has(ctx, FOCI_AVX512BF16) ? FOCAL_BF16 : FOCAL_F32);
+                         foci_has(ctx, FOCI_AVX2) ? FOCAL_BF16 : FOCAL_F32);
     }
 }
 
