@@ -17,8 +17,8 @@ typedef struct focal_model_options {
     bool has_precision;    /* false: bfloat16 where the CPU has AVX2 or more, else float32 */
 } focal_model_options;
 
-/* What a model computes in when its options do not say: bfloat16 where the CPU has AVX2 or more, else
- * float32. */
+/* What a model computes in when its options do not say: bfloat16 where the CPU has AVX2 or more,
+ * else float32. */
 FOCAL_API focal_dtype focal_default_precision(const focal_ctx *ctx);
 
 /* A kernel of one of the operations that models and routers are made of. */

@@ -19,17 +19,18 @@ static focal_status gate_apart(focal_ctx *ctx, const foci_matmul_args *args, int
     float *sums = foci_scratch(ctx, (size_t)(count * most), (size_t)N * sizeof(float));
     focal_status status = sums ? FOCAL_OK : FOCAL_ENOMEM;
     for (int64_t m = 0; m < args->M && status == FOCAL_OK; m += most) {
+        const int64_t rows = foci_min64(args->M - m, most);
         foci_matmul_args part[2];
         for (int32_t n = 0; n < count; n++) {
             part[n] = args[n];
-            part[n].M = foci_min64(args->M - m, most);
+            part[n].M = rows;
             part[n].x = (const char *)args->x + (size_t)m * x_bytes;
             part[n].out = sums + n * most * N;
             part[n].out_dtype = FOCAL_F32;
             part[n].out_stride = N;
         }
         const foci_gate_args gate = {.activation = activation,
-                                     .T = (int32_t)part->M,
+                                     .T = (int32_t)rows,
                                      .F = (int32_t)N,
                                      .gate = sums,
                                      .up = count > 1 ? sums + most * N : NULL,

@@ -57,7 +57,8 @@ static void rotate(const foci_config *c, int32_t T, int32_t heads, double scale,
     assert_int_equal(c->rope.kind, FOCI_ROPE_PLAIN);
     for (int64_t n = 0; n < (int64_t)T * pairs; n++) {
         const double exponent = -2.0 * (double)(n % pairs) / c->rope.rotated;
-        const double angle = (double)(n / pairs) * pow(c->rope.base, exponent);
+        const int64_t position = n / pairs;
+        const double angle = (double)position * pow(c->rope.base, exponent);
         cosines[n] = cos(angle);
         sines[n] = sin(angle);
     }

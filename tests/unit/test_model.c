@@ -62,8 +62,8 @@ static focal_cache *read_text(focal_ctx *ctx, fixture *f, focal_dtype cache_type
     for (int first = 0; first < TOKENS; first += step) {
         const int count = first + step < TOKENS ? step : TOKENS - first;
         const focal_batch_item item = {0, count, f->ids + first, count};
-        const focal_forward_args args = {
-            .item_count = 1, .items = &item, .logits = logits + (ptrdiff_t)first * VOCAB};
+        focal_forward_args args = {.item_count = 1, .items = &item};
+        args.logits = logits + (ptrdiff_t)first * VOCAB;
         if (focal_forward(f->model, cache, &args) != FOCAL_OK) fail_msg("%s", focal_ctx_error(ctx));
     }
     assert_int_equal(focal_cache_length(cache, 0), TOKENS);
