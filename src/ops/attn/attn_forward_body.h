@@ -32,7 +32,9 @@ enum {
     BLOCK_ROWS = 768,      /* rows of an item without groups: state and queries fit L2 */
     GROUP_BLOCK_MIN = 128, /* tokens of an item with groups */
     GROUP_BLOCK_MAX = 1024,
-    PACK_CHUNK = 8,    /* panels a packing item */
+    PACK_CHUNK = 8, /* panels a packing item */
+    GROUP_WEIGHT = 3,
+    SHORT_KEYS = 1024, /* up to so many keys threads pack groups for themselves */
     SPLIT_TOKENS = 16, /* up to so many queries the keys are split instead */
     STREAM_ROWS = 16,  /* up to so many rows keys are then streamed, above they are packed */
     STREAM_HEADS = 4,  /* key heads streamed side by side */
@@ -59,7 +61,8 @@ typedef struct fwd_call {
     char *scratch;               /* one piece a thread */
     int64_t scratch_bytes;
     struct fwd_item *items;
-    struct fwd_groups *groups; /* one a sequence; NULL without key sets */
+    struct fwd_groups *groups; /* one a sequence, or one a share; NULL without key sets */
+    int32_t groups_count;
 } fwd_call;
 
 /* The interval of list entries that the rows of a strip see. */
@@ -420,13 +423,15 @@ static bool pack_panel(const fwd_call *call, const char *const k[NR], const char
     return pack_columns(panel + call->q_words * NR, v, NR, a->dtype, a->Dv);
 }
 
-/* The distant keys of a sequence, packed group by group, for every key head. */
+/* The distant keys of a sequence, packed group by group, for key heads from first_head on. */
 typedef struct fwd_groups {
     const focal_keys *keys;
     float *panels;      /* (panel_count, panel_words) */
     uint8_t *has_odd;   /* (panel_count) */
     uint64_t *key_mask; /* (panel_count, NR), shared groups only */
-    int64_t *begin;     /* (G, K+1) first panel of a group */
+    int64_t *begin;     /* (heads, K+1) first panel of a group */
+    int64_t *packed;    /* (K) panels of each group that are there so far; NULL: all */
+    int32_t seq, first_head;
 } fwd_groups;
 
 /* Bits of the groups below c. */
@@ -435,9 +440,49 @@ static inline uint64_t below(int32_t c)
     return ((uint64_t)1 << c) - 1;
 }
 
+/* Where the panels of the groups of key head g begin; the last entry is where they end. */
+static inline int64_t *group_begin(const fwd_groups *groups, int32_t g)
+{
+    return groups->begin + (int64_t)(g - groups->first_head) * (groups->keys->K + 1);
+}
+
+/* Packs panel p, which is of group c of key head g. */
+static void pack_group_panel(const fwd_call *call, const fwd_groups *groups, int32_t g, int32_t c,
+                             int64_t p)
+{
+    const focal_attn_seq *seq = &call->a->seqs[groups->seq];
+    const focal_keys *keys = groups->keys;
+    const int32_t router = foci_router_of(keys->routers, g);
+    const int64_t group = (int64_t)router * keys->K + c;
+    const int64_t entry = (p - group_begin(groups, g)[c]) * NR;
+    const int64_t left = keys->key_end[group] - keys->key_begin[group] - entry;
+    const int32_t count = (int32_t)foci_min64(left, NR);
+    const int32_t *row = keys->key_row + router * keys->key_stride + keys->key_begin[group] + entry;
+    const foci_rows k_rows = foci_attn_k_rows(call->a, seq, g);
+    const foci_rows v_rows = foci_attn_v_rows(call->a, seq, g);
+    const char *k[NR] = {0}, *v[NR] = {0};
+    for (int32_t n = 0; n < count; n++) {
+        k[n] = foci_row(&k_rows, row[n]);
+        v[n] = foci_row(&v_rows, row[n]);
+    }
+    groups->has_odd[p] = pack_panel(call, k, v, groups->panels + p * call->panel_words);
+    if (!groups->key_mask) return;
+    for (int32_t n = 0; n < NR; n++)
+        groups->key_mask[p * NR + n] =
+            n < count ? keys->key_mask[router * keys->key_mask_stride + row[n]] & below(c) : 0;
+}
+
+/* Packs what is missing of the first `count` panels of group c of key head g. */
+static void pack_up_to(const fwd_call *call, const fwd_groups *groups, int32_t g, int32_t c,
+                       int64_t count)
+{
+    for (int64_t *n = &groups->packed[c]; *n < count; ++*n)
+        pack_group_panel(call, groups, g, c, group_begin(groups, g)[c] + *n);
+}
+
 typedef struct pack_call {
     const fwd_call *call;
-    int32_t seq;
+    const fwd_groups *groups;
 } pack_call;
 
 /* Packs PACK_CHUNK panels of the list of all groups of all key heads. */
@@ -445,48 +490,28 @@ static void pack_item(void *arg, int64_t index, int32_t thread)
 {
     (void)thread;
     const pack_call *pack = arg;
-    const fwd_call *call = pack->call;
-    const focal_attn_args *a = call->a;
-    const fwd_groups *groups = &call->groups[pack->seq];
-    const focal_keys *keys = groups->keys;
-    const int64_t total = groups->begin[(int64_t)a->G * (keys->K + 1) - 1];
+    const fwd_groups *groups = pack->groups;
+    const int64_t width = (int64_t)groups->keys->K + 1;
+    const int64_t total = groups->begin[(int64_t)pack->call->a->G * width - 1];
     const int64_t last = foci_min64((index + 1) * PACK_CHUNK, total);
     int32_t g = 0, c = 0;
     for (int64_t p = index * PACK_CHUNK; p < last; p++) {
-        while (p >= groups->begin[(int64_t)g * (keys->K + 1) + c + 1]) {
-            if (++c < keys->K) continue;
+        while (p >= groups->begin[g * width + c + 1]) {
+            if (++c < groups->keys->K) continue;
             c = 0;
             g++;
         }
-        const int32_t router = foci_router_of(keys->routers, g);
-        const int64_t group = (int64_t)router * keys->K + c;
-        const int64_t entry = (p - groups->begin[(int64_t)g * (keys->K + 1) + c]) * NR;
-        const int64_t left = keys->key_end[group] - keys->key_begin[group] - entry;
-        const int32_t count = (int32_t)foci_min64(left, NR);
-        const int32_t *row =
-            keys->key_row + router * keys->key_stride + keys->key_begin[group] + entry;
-        const foci_rows k_rows = foci_attn_k_rows(a, &a->seqs[pack->seq], g);
-        const foci_rows v_rows = foci_attn_v_rows(a, &a->seqs[pack->seq], g);
-        const char *k[NR] = {0}, *v[NR] = {0};
-        for (int32_t n = 0; n < count; n++) {
-            k[n] = foci_row(&k_rows, row[n]);
-            v[n] = foci_row(&v_rows, row[n]);
-        }
-        groups->has_odd[p] = pack_panel(call, k, v, groups->panels + p * call->panel_words);
-        if (!groups->key_mask) continue;
-        for (int32_t n = 0; n < NR; n++)
-            groups->key_mask[p * NR + n] =
-                n < count ? keys->key_mask[router * keys->key_mask_stride + row[n]] & below(c) : 0;
+        pack_group_panel(pack->call, groups, g, c, p);
     }
 }
 
 static void free_groups(const fwd_call *call)
 {
-    for (int32_t n = 0; call->groups && n < call->a->seq_count; n++) {
+    for (int32_t n = 0; n < call->groups_count; n++) {
         foci_scratch_free(call->ctx, call->groups[n].panels);
         foci_scratch_free(call->ctx, call->groups[n].has_odd);
         foci_scratch_free(call->ctx, call->groups[n].key_mask);
-        foci_scratch_free(call->ctx, call->groups[n].begin);
+        foci_scratch_free(call->ctx, call->groups[n].begin); /* and packed */
     }
     foci_scratch_free(call->ctx, call->groups);
 }
@@ -498,31 +523,53 @@ static int32_t group_seen(const focal_keys *keys, int32_t router, int32_t c)
     return from[1] > from[0] ? keys->query_end[router * keys->query_stride + from[1] - 1] : 0;
 }
 
-static focal_status pack_groups(fwd_call *call, int32_t n)
+static int64_t group_panels(const focal_keys *keys, int32_t g, int32_t c)
 {
-    const focal_attn_args *a = call->a;
-    fwd_groups *groups = &call->groups[n];
-    const focal_keys *keys = a->seqs[n].keys;
-    const int64_t width = (int64_t)keys->K + 1;
-    groups->keys = keys;
-    groups->begin = foci_scratch(call->ctx, (size_t)(a->G * width), sizeof *groups->begin);
-    if (!groups->begin) return FOCAL_ENOMEM;
-    int64_t total = 0;
-    for (int32_t g = 0; g < a->G; g++) {
-        for (int32_t c = 0; c < keys->K; c++) {
-            groups->begin[g * width + c] = total;
-            total += foci_pieces(group_seen(keys, foci_router_of(keys->routers, g), c), NR);
-        }
-        groups->begin[g * width + keys->K] = total;
+    return foci_pieces(group_seen(keys, foci_router_of(keys->routers, g), c), NR);
+}
+
+/* Fills in where the groups of key head g begin, from panel `first` on; returns where they end. */
+static int64_t place_groups(const fwd_groups *groups, int32_t g, int64_t first)
+{
+    int64_t *begin = group_begin(groups, g);
+    for (int32_t c = 0; c < groups->keys->K; c++) {
+        begin[c] = first;
+        first += group_panels(groups->keys, g, c);
     }
-    const size_t count = (size_t)foci_max64(total, 1);
+    begin[groups->keys->K] = first;
+    return first;
+}
+
+/* Memory for so many panels and numbers of them. */
+static focal_status reserve_groups(const fwd_call *call, fwd_groups *groups, int64_t panels,
+                                   int64_t begins, bool has_masks)
+{
+    const size_t count = (size_t)foci_max64(panels, 1);
+    groups->begin = foci_scratch(call->ctx, (size_t)begins, sizeof *groups->begin);
     groups->panels = foci_scratch(call->ctx, count, (size_t)call->panel_words * sizeof(float));
     groups->has_odd = foci_scratch(call->ctx, count, 1);
-    if (keys->mode == FOCAL_SHARED)
-        groups->key_mask = foci_scratch(call->ctx, count, NR * sizeof *groups->key_mask);
-    if (!groups->panels || !groups->has_odd || (keys->mode == FOCAL_SHARED && !groups->key_mask))
-        return FOCAL_ENOMEM;
-    pack_call pack = {call, n};
+    if (has_masks) groups->key_mask = foci_scratch(call->ctx, count, NR * sizeof *groups->key_mask);
+    const bool is_whole =
+        groups->begin && groups->panels && groups->has_odd && (groups->key_mask || !has_masks);
+    return is_whole ? FOCAL_OK : FOCAL_ENOMEM;
+}
+
+/* Packs a sequence's groups for all key heads. */
+static focal_status pack_groups(const fwd_call *call, int32_t n)
+{
+    const focal_attn_args *a = call->a;
+    const focal_keys *keys = a->seqs[n].keys;
+    fwd_groups *groups = &call->groups[n];
+    groups->seq = n;
+    groups->keys = keys;
+    int64_t total = 0;
+    for (int32_t g = 0; g < a->G; g++)
+        for (int32_t c = 0; c < keys->K; c++) total += group_panels(keys, g, c);
+    FOCAL_TRY(reserve_groups(call, groups, total, a->G * ((int64_t)keys->K + 1),
+                             keys->mode == FOCAL_SHARED));
+    total = 0;
+    for (int32_t g = 0; g < a->G; g++) total = place_groups(groups, g, total);
+    pack_call pack = {call, groups};
     foci_parallel(call->ctx, foci_pieces(total, PACK_CHUNK), pack_item, &pack);
     return FOCAL_OK;
 }
@@ -600,16 +647,32 @@ static const char *q_row_at(const fwd_call *call, const fwd_item *item, int32_t 
     return (const char *)a->q + at * (int64_t)focal_dtype_bytes(a->dtype);
 }
 
+static char *out_at(const fwd_call *call, const fwd_item *item, int32_t token)
+{
+    const focal_attn_args *a = call->a;
+    const int64_t row = a->seqs[item->seq].q_row + token;
+    const int64_t at = row * a->out_stride + (int64_t)item->g * call->group * a->Dv;
+    return (char *)a->out + at * (int64_t)focal_dtype_bytes(a->dtype);
+}
+
+/* Asks for lines that will be written: another core may have written them last, and stores wait for
+ * each other. */
+static void claim_lines(const void *at, int64_t bytes)
+{
+    for (int64_t n = 0; n < bytes; n += 64) __builtin_prefetch((const char *)at + n, 1);
+}
+
 /* Queries packed, nothing summed yet. Rows past the last repeat its interval and are zero. */
 static void begin_block(const fwd_call *call, const fwd_item *item, int64_t rows,
                         const fwd_scratch *s)
 {
     const int64_t padded = foci_round_up(rows, MR);
     const focal_attn_args *a = call->a;
-    const int64_t head_bytes = a->D * (int64_t)focal_dtype_bytes(a->dtype);
+    const int64_t bytes = (int64_t)focal_dtype_bytes(a->dtype), head_bytes = a->D * bytes;
     float *words = s->q;
     for (int32_t n = 0; n < item->tokens; n++) {
         const char *q = q_row_at(call, item, item->first + n);
+        claim_lines(out_at(call, item, item->first + n), call->group * a->Dv * bytes);
         for (int32_t h = 0; h < call->group; h++, words += call->q_words, q += head_bytes)
             pack_row(words, q, a->dtype, a->D);
     }
@@ -903,15 +966,14 @@ static void return_tile(const fwd_call *call, const group_tile *t, bool has_fres
 
 /* A tile of rows taken through the keys of a group. Every row sees a key of the first run, so that
  * all of tile_o is written there. */
-static void attend_group_tile(const fwd_call *call, const fwd_item *item,
+static void attend_group_tile(const fwd_call *call, const fwd_item *item, const fwd_groups *groups,
                               const group_queries *queries, int64_t first_row, int32_t rows,
                               const fwd_scratch *s)
 {
-    const fwd_groups *groups = &call->groups[item->seq];
     const int32_t c = queries->c;
     group_tile t;
     gather_tile(call, item, queries, first_row, rows, s, &t);
-    const int64_t panel = groups->begin[(int64_t)item->g * (groups->keys->K + 1) + c];
+    const int64_t panel = group_begin(groups, item->g)[c];
     const int32_t end = t.hi[rows - 1]; /* ends do not descend */
     for (int32_t begin = 0; begin < end; begin += RUN_KEYS) {
         const int64_t at = panel + begin / NR;
@@ -928,9 +990,9 @@ static void attend_group_tile(const fwd_call *call, const fwd_item *item,
 }
 
 /* The block's queries through the groups they look into, group after group. */
-static void attend_groups(const fwd_call *call, const fwd_item *item, const fwd_scratch *s)
+static void attend_groups(const fwd_call *call, const fwd_item *item, const fwd_groups *groups,
+                          const fwd_scratch *s)
 {
-    const fwd_groups *groups = &call->groups[item->seq];
     const focal_keys *keys = groups->keys;
     const int32_t router = foci_router_of(keys->routers, item->g);
     const int32_t *query = keys->query + router * keys->query_stride;
@@ -947,9 +1009,11 @@ static void attend_groups(const fwd_call *call, const fwd_item *item, const fwd_
             c, fresh != 0, query + first, query_end + first,
             groups->key_mask ? keys->query_mask + (int64_t)router * keys->T : NULL};
         const int64_t rows = (int64_t)(end - first) * call->group;
+        if (groups->packed && first < end)
+            pack_up_to(call, groups, item->g, c, foci_pieces(query_end[end - 1], NR));
         for (int64_t row = 0; row < rows; row += TILE_ROWS)
-            attend_group_tile(call, item, &queries, row, (int32_t)foci_min64(rows - row, TILE_ROWS),
-                              s);
+            attend_group_tile(call, item, groups, &queries, row,
+                              (int32_t)foci_min64(rows - row, TILE_ROWS), s);
     }
 }
 
@@ -978,6 +1042,8 @@ static void finish_block(const fwd_call *call, const fwd_item *item, int64_t row
     const focal_attn_args *a = call->a;
     const int64_t bytes = (int64_t)focal_dtype_bytes(a->dtype);
     int64_t q_row = a->seqs[item->seq].q_row + item->first;
+    if (a->lse)
+        claim_lines(a->lse + q_row * a->H, (int64_t)item->tokens * a->H * (int64_t)sizeof *a->lse);
     for (int64_t n = 0, head = 0; n < rows; n++) {
         const int64_t h = (int64_t)item->g * call->group + head;
         const float sum = v_reduce_add(v_load(s->sum + n * VL));
@@ -994,22 +1060,29 @@ static void finish_block(const fwd_call *call, const fwd_item *item, int64_t row
     }
 }
 
-static void forward_item(void *arg, int64_t index, int32_t thread)
+/* groups: NULL for a sequence without. */
+static void run_item(const fwd_call *call, const fwd_item *item, const fwd_groups *groups,
+                     int32_t thread)
 {
-    const fwd_call *call = arg;
-    const fwd_item *item = &call->items[index];
     const int64_t rows = (int64_t)item->tokens * call->group;
-    const bool has_groups = call->a->seqs[item->seq].keys != NULL;
     fwd_scratch s;
-    (void)lay_out(call, rows, has_groups, (bump){call->scratch + thread * call->scratch_bytes, 0},
-                  &s);
+    (void)lay_out(call, rows, groups != NULL,
+                  (bump){call->scratch + thread * call->scratch_bytes, 0}, &s);
     begin_block(call, item, rows, &s);
     if (call->gate)
         attend_gated(call, item, rows, &s);
     else
         attend_local(call, item, rows, &s);
-    if (has_groups) attend_groups(call, item, &s);
+    if (groups) attend_groups(call, item, groups, &s);
     finish_block(call, item, rows, &s);
+}
+
+static void forward_item(void *arg, int64_t index, int32_t thread)
+{
+    const fwd_call *call = arg;
+    const fwd_item *item = &call->items[index];
+    const bool has_groups = call->a->seqs[item->seq].keys != NULL;
+    run_item(call, item, has_groups ? &call->groups[item->seq] : NULL, thread);
 }
 
 /* Tokens of an item: enough rows to use a packed key often, few enough to fit the cache and to
@@ -1035,6 +1108,23 @@ static int heavier_first(const void *a, const void *b)
     return x->g < y->g ? -1 : 1;
 }
 
+/* Pairs of an item of a short sequence with groups: there threads have fixed shares, and what is
+ * seen through groups weighs GROUP_WEIGHT times what is near. */
+static int64_t short_cost(const focal_attn_args *a, const focal_attn_seq *seq, const fwd_item *item)
+{
+    const focal_keys *keys = seq->keys;
+    const int32_t router = foci_router_of(keys->routers, item->g);
+    const int32_t *looked = keys->query_begin + (int64_t)router * (keys->K + 1);
+    const int64_t looks = looked[keys->K] - looked[0];
+    int64_t near = 0, far = 0;
+    for (int32_t n = item->first; n < item->first + item->tokens; n++) {
+        const foci_local local = foci_attn_local(a, seq, n);
+        near += local.hi - local.lo + local.sink_hi;
+        far += foci_max64(local.lo - local.sink_hi, 0);
+    }
+    return near + GROUP_WEIGHT * far * looks / ((int64_t)seq->T * keys->K);
+}
+
 /* Fills items (or only counts them, items NULL). */
 static int64_t list_items(const fwd_call *call, fwd_item *items)
 {
@@ -1053,29 +1143,157 @@ static int64_t list_items(const fwd_call *call, fwd_item *items)
                 /* with groups or a gate the distant part counts too: it grows with the position */
                 const bool is_long = seq->keys || call->gate;
                 items[count].cost = (int64_t)tokens * (is_long ? local.hi : local.hi - local.lo);
+                if (seq->keys && seq->S <= SHORT_KEYS)
+                    items[count].cost = short_cost(a, seq, &items[count]);
             }
         }
     }
     return count;
 }
 
+static focal_status new_groups(fwd_call *call, int32_t count)
+{
+    call->groups = foci_scratch(call->ctx, (size_t)count, sizeof *call->groups);
+    if (!call->groups) return FOCAL_ENOMEM;
+    memset(call->groups, 0, (size_t)count * sizeof *call->groups);
+    call->groups_count = count;
+    return FOCAL_OK;
+}
+
+/* Groups of many keys: packed once, then blocks of queries, the heaviest first. */
+static focal_status run_long(fwd_call *call, int64_t count)
+{
+    const focal_attn_args *a = call->a;
+    FOCAL_TRY(new_groups(call, a->seq_count));
+    for (int32_t n = 0; n < a->seq_count; n++)
+        if (!is_split(a, n) && a->seqs[n].keys) FOCAL_TRY(pack_groups(call, n));
+    qsort(call->items, (size_t)count, sizeof *call->items, heavier_first);
+    foci_parallel(call->ctx, count, forward_item, call);
+    return FOCAL_OK;
+}
+
+/* Lists what shares are made of: of one sequence and key head the heaviest block, the lightest, the
+ * second heaviest, ..., so that any part of the list weighs about what its length says. The first
+ * blocks see no group and come last: whoever is done takes one. Returns how many are before them.
+ */
+static int64_t order_for_shares(const fwd_item *items, int64_t count, int32_t G, fwd_item *to)
+{
+    int64_t listed = 0, last = count;
+    for (int64_t begin = 0, end; begin < count; begin = end) {
+        for (end = begin; end < count && items[end].seq == items[begin].seq;) end++;
+        const int64_t blocks = (end - begin) / G; /* by position, so by weight */
+        for (int32_t g = 0; g < G; g++) {
+            to[--last] = items[begin + g];
+            for (int64_t n = 0; n < blocks - 1; n++) {
+                const int64_t block = n % 2 == 0 ? blocks - 1 - n / 2 : 1 + n / 2;
+                to[listed++] = items[begin + block * G + g];
+            }
+        }
+    }
+    return listed;
+}
+
+/* Short sequences in parts of about equal weight, one a thread, and single blocks behind them. */
+typedef struct fwd_shares {
+    const fwd_call *call;
+    const int64_t *end; /* (shares) items of the list */
+} fwd_shares;
+
+/* A thread packs what it reads, a key head at a time: a panel that one core has written and another
+ * reads costs more than a second packing when the two are far apart. */
+static void run_share(void *arg, int64_t index, int32_t thread)
+{
+    const fwd_shares *shares = arg;
+    const fwd_call *call = shares->call;
+    fwd_groups groups = call->groups[thread];
+    uint64_t *key_mask = groups.key_mask;
+    groups.seq = -1;
+    for (int64_t n = index > 0 ? shares->end[index - 1] : 0; n < shares->end[index]; n++) {
+        const fwd_item *item = &call->items[n];
+        const focal_keys *keys = call->a->seqs[item->seq].keys;
+        if (keys && (groups.seq != item->seq || groups.first_head != item->g)) {
+            groups.seq = item->seq;
+            groups.first_head = item->g;
+            groups.keys = keys;
+            groups.key_mask = keys->mode == FOCAL_SHARED ? key_mask : NULL;
+            (void)place_groups(&groups, item->g, 0);
+            groups.packed = groups.begin + keys->K + 1;
+            memset(groups.packed, 0, (size_t)keys->K * sizeof *groups.packed);
+        }
+        run_item(call, item, keys ? &groups : NULL, thread);
+    }
+}
+
+/* Memory for the groups of any one key head of the call, for each thread. */
+static focal_status reserve_threads(fwd_call *call, int32_t threads)
+{
+    const focal_attn_args *a = call->a;
+    int64_t panels = 0, begins = 1;
+    bool has_masks = false;
+    for (int32_t n = 0; n < a->seq_count; n++) {
+        const focal_keys *keys = a->seqs[n].keys;
+        if (!keys || is_split(a, n)) continue;
+        begins = foci_max64(begins, 2 * (int64_t)keys->K + 1);
+        has_masks |= keys->mode == FOCAL_SHARED;
+        for (int32_t g = 0; g < a->G; g++) {
+            int64_t total = 0;
+            for (int32_t c = 0; c < keys->K; c++) total += group_panels(keys, g, c);
+            panels = foci_max64(panels, total);
+        }
+    }
+    FOCAL_TRY(new_groups(call, threads));
+    for (int32_t n = 0; n < threads; n++)
+        FOCAL_TRY(reserve_groups(call, &call->groups[n], panels, begins, has_masks));
+    return FOCAL_OK;
+}
+
+/* Cuts the first `count` items into parts where they are nearest to equal weight. */
+static void cut_shares(const fwd_item *items, int64_t count, int32_t parts, int64_t *end)
+{
+    int64_t whole = 0, sum = 0, n = 0;
+    for (int64_t at = 0; at < count; at++) whole += items[at].cost;
+    for (int32_t part = 0; part < parts; part++) {
+        const int64_t wanted = whole * (part + 1) / parts;
+        while (n < count && sum + items[n].cost / 2 <= wanted) sum += items[n++].cost;
+        end[part] = part == parts - 1 ? count : n;
+    }
+}
+
+static focal_status run_short(fwd_call *call, int64_t count)
+{
+    const int32_t threads = focal_ctx_threads(call->ctx);
+    FOCAL_TRY(reserve_threads(call, threads));
+    fwd_item *items = foci_scratch(call->ctx, (size_t)count, sizeof *items);
+    int64_t *end = foci_scratch(call->ctx, (size_t)(threads + count), sizeof *end);
+    const bool has_memory = items && end;
+    if (has_memory) {
+        const int64_t shared = order_for_shares(call->items, count, call->a->G, items);
+        memcpy(call->items, items, (size_t)count * sizeof *items);
+        cut_shares(items, shared, threads, end);
+        for (int64_t n = shared; n < count; n++) end[threads + n - shared] = n + 1;
+        fwd_shares shares = {call, end};
+        foci_parallel(call->ctx, threads + count - shared, run_share, &shares);
+    }
+    foci_scratch_free(call->ctx, items);
+    foci_scratch_free(call->ctx, end);
+    return has_memory ? FOCAL_OK : FOCAL_ENOMEM;
+}
+
 /* Sequences of more than SPLIT_TOKENS queries: blocks of queries. call->scratch is there. */
 static focal_status run_blocks(fwd_call *call)
 {
     const focal_attn_args *a = call->a;
-    bool has_groups = false;
-    for (int32_t n = 0; n < a->seq_count; n++) has_groups |= !is_split(a, n) && a->seqs[n].keys;
-    if (has_groups) {
-        call->groups = foci_scratch(call->ctx, (size_t)a->seq_count, sizeof *call->groups);
-        if (!call->groups) return FOCAL_ENOMEM;
-        memset(call->groups, 0, (size_t)a->seq_count * sizeof *call->groups);
-        for (int32_t n = 0; n < a->seq_count; n++)
-            if (!is_split(a, n) && a->seqs[n].keys) FOCAL_TRY(pack_groups(call, n));
+    bool has_groups = false, is_short = true;
+    for (int32_t n = 0; n < a->seq_count; n++) {
+        if (is_split(a, n)) continue;
+        has_groups |= a->seqs[n].keys != NULL;
+        is_short &= a->seqs[n].S <= SHORT_KEYS;
     }
     const int64_t count = list_items(call, NULL);
     call->items = foci_scratch(call->ctx, (size_t)count, sizeof *call->items);
     if (!call->items) return FOCAL_ENOMEM;
     (void)list_items(call, call->items);
+    if (has_groups) return is_short ? run_short(call, count) : run_long(call, count);
     qsort(call->items, (size_t)count, sizeof *call->items, heavier_first);
     foci_parallel(call->ctx, count, forward_item, call);
     return FOCAL_OK;
