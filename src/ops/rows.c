@@ -38,20 +38,30 @@ static void run_piece(void *arg, int64_t index, int32_t thread)
     s->kernel->run(s->args, first, foci_min64(s->piece, s->rows - first));
 }
 
+void foci_rows_spread_by(focal_ctx *ctx, const foci_rows_kernel *kernel, const void *args,
+                         int64_t rows, int64_t piece)
+{
+    spread s = {kernel, args, rows, piece};
+    foci_parallel(ctx, foci_pieces(rows, piece), run_piece, &s);
+}
+
 void foci_rows_spread(focal_ctx *ctx, const foci_rows_kernel *kernel, const void *args,
                       int64_t rows, int64_t width)
 {
-    spread s = {kernel, args, rows, foci_max64(1, PIECE_ELEMENTS / width)};
-    foci_parallel(ctx, foci_pieces(rows, s.piece), run_piece, &s);
+    foci_rows_spread_by(ctx, kernel, args, rows, foci_max64(1, PIECE_ELEMENTS / width));
+}
+
+focal_status foci_rows_cannot(focal_ctx *ctx, const foci_rows_op *op)
+{
+    return foci_fail(ctx, FOCAL_EUNSUPPORTED, "%s: the pinned kernel %s cannot run here", op->name,
+                     focal_ctx_kernel(ctx));
 }
 
 focal_status foci_rows_run(focal_ctx *ctx, const foci_rows_op *op, const void *args, int64_t rows,
                            int64_t width)
 {
     const foci_rows_kernel *kernel = foci_rows_pick(ctx, op);
-    if (!kernel)
-        return foci_fail(ctx, FOCAL_EUNSUPPORTED, "%s: the pinned kernel %s cannot run here",
-                         op->name, focal_ctx_kernel(ctx));
+    if (!kernel) return foci_rows_cannot(ctx, op);
     foci_rows_spread(ctx, kernel, args, rows, width);
     return FOCAL_OK;
 }

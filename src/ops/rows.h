@@ -32,6 +32,11 @@ focal_status foci_rows_run(focal_ctx *ctx, const foci_rows_op *op, const void *a
                            int64_t width);
 void foci_rows_spread(focal_ctx *ctx, const foci_rows_kernel *kernel, const void *args,
                       int64_t rows, int64_t width);
+/* The same in pieces of `piece` rows, for kernels that leave a sum a piece. */
+void foci_rows_spread_by(focal_ctx *ctx, const foci_rows_kernel *kernel, const void *args,
+                         int64_t rows, int64_t piece);
+/* Fails with the sentence that the pinned kernel cannot. */
+focal_status foci_rows_cannot(focal_ctx *ctx, const foci_rows_op *op);
 
 /* An array (rows, width) of a call: rows at least 1 and `stride` elements apart, 0 meaning packed,
  * which is then filled in. `what` begins the sentence, as in "norm: x". */
