@@ -32,3 +32,39 @@ void plain_norm_backward(const foci_norm_backward_args *a, float *dx, float *dwe
         }
     }
 }
+
+static float sigmoid(float x)
+{
+    return 1.0F / (1.0F + expf(-x));
+}
+
+/* The activation, and its slope. */
+static float activate(foci_activation activation, float x, float *slope)
+{
+    if (activation == FOCI_SILU) {
+        const float s = sigmoid(x);
+        *slope = s * (1.0F + x * (1.0F - s));
+        return x * s;
+    }
+    if (activation == FOCI_GELU) {
+        const float s = 0.5F * (1.0F + erff(x * 0.70710678F));
+        *slope = s + x * 0.39894228F * expf(-0.5F * x * x);
+        return x * s;
+    }
+    const float t = tanhf(0.79788456F * (x + 0.044715F * x * x * x));
+    const float inner = 0.79788456F * (1.0F + 3.0F * 0.044715F * x * x);
+    *slope = 0.5F * (1.0F + t) + 0.5F * x * (1.0F - t * t) * inner;
+    return 0.5F * x * (1.0F + t);
+}
+
+void plain_gate_backward(const foci_gate_backward_args *a, float *dgate, float *dup)
+{
+    for (int64_t t = 0; t < a->T; t++)
+        for (int64_t n = 0; n < a->F; n++) {
+            float slope;
+            const float y = activate(a->activation, a->gate[t * a->gate_stride + n], &slope);
+            const float dout = a->dout[t * a->dout_stride + n];
+            dgate[t * a->F + n] = dout * slope * (a->up ? a->up[t * a->up_stride + n] : 1.0F);
+            if (a->up) dup[t * a->F + n] = dout * y;
+        }
+}
