@@ -5,7 +5,6 @@
 
 #include "base/ctx.h"
 #include "base/error.h"
-#include "base/pool.h"
 #include "base/sizes.h"
 
 static const foci_rows_kernel kernels[] = {
@@ -14,13 +13,6 @@ static const foci_rows_kernel kernels[] = {
     {"ref", 0, foci_norm_backward_ref},
 };
 const foci_rows_op foci_norm_backward_op = {"norm_backward", kernels, FOCAL_COUNT(kernels)};
-
-enum {
-    PIECE_ROWS = 64,
-    PIECE_ELEMENTS = 1 << 14, /* narrow rows: a few microseconds of work */
-    MAX_PIECES = 256,         /* bounds the scratch, whatever the number of rows */
-    COLUMNS = 256             /* of the sums that one thread joins at a time */
-};
 
 focal_status foci_norm_backward_normalise(focal_ctx *ctx, const foci_norm_backward_args *args,
                                           foci_norm_backward_args *normal)
@@ -47,38 +39,11 @@ focal_status foci_norm_backward_normalise(focal_ctx *ctx, const foci_norm_backwa
                                args->dy, normal->dy_stride);
 }
 
-typedef struct join {
-    const float *pieces; /* (count, width) */
-    int64_t count, width;
-    float *sum; /* (width) += */
-} join;
-
-static void join_columns(void *arg, int64_t index, int32_t thread)
-{
-    const join *j = arg;
-    const int64_t first = index * COLUMNS, last = foci_min64(first + COLUMNS, j->width);
-    double sums[COLUMNS] = {0};
-    (void)thread;
-    for (int64_t piece = 0; piece < j->count; piece++)
-        for (int64_t n = first; n < last; n++)
-            sums[n - first] += (double)j->pieces[piece * j->width + n];
-    for (int64_t n = first; n < last; n++) j->sum[n] = (float)((double)j->sum[n] + sums[n - first]);
-}
-
-static void join_pieces(focal_ctx *ctx, const float *pieces, int64_t count, int64_t width,
-                        float *sum)
-{
-    join j = {pieces, count, width, sum};
-    if (sum) foci_parallel(ctx, foci_pieces(width, COLUMNS), join_columns, &j);
-}
-
 focal_status foci_norm_backward_by(focal_ctx *ctx, const foci_rows_kernel *kernel,
                                    const foci_norm_backward_args *normal)
 {
     const int64_t rows = (int64_t)normal->T * normal->H, width = normal->width;
-    const int64_t least = foci_max64(PIECE_ROWS, PIECE_ELEMENTS / width);
-    foci_norm_backward_call call = {*normal, foci_max64(least, foci_pieces(rows, MAX_PIECES)), NULL,
-                                    NULL};
+    foci_norm_backward_call call = {*normal, foci_rows_sum_piece(rows, width), NULL, NULL};
     const int64_t pieces = foci_pieces(rows, call.piece);
     const int sums = (normal->dweight != NULL) + (normal->dbias != NULL);
     float *scratch = NULL;
@@ -89,8 +54,8 @@ focal_status foci_norm_backward_by(focal_ctx *ctx, const foci_rows_kernel *kerne
         call.dbiases = normal->dbias ? scratch + (sums - 1) * pieces * width : NULL;
     }
     foci_rows_spread_by(ctx, kernel, &call, rows, call.piece);
-    join_pieces(ctx, call.dweights, pieces, width, normal->dweight);
-    join_pieces(ctx, call.dbiases, pieces, width, normal->dbias);
+    if (normal->dweight) foci_rows_join(ctx, call.dweights, pieces, width, normal->dweight);
+    if (normal->dbias) foci_rows_join(ctx, call.dbiases, pieces, width, normal->dbias);
     foci_scratch_free(ctx, scratch);
     return FOCAL_OK;
 }
