@@ -8,7 +8,12 @@
 #include "base/pool.h"
 #include "base/sizes.h"
 
-enum { PIECE_ELEMENTS = 1 << 14 }; /* a few microseconds of work: more than waking a thread */
+enum {
+    PIECE_ELEMENTS = 1 << 14, /* a few microseconds of work: more than waking a thread */
+    SUM_ROWS = 64,            /* at least, of a piece of a sum */
+    SUM_PIECES = 256,         /* at most: bounds the scratch, whatever the number of rows */
+    COLUMNS = 256             /* of a sum that one thread joins at a time */
+};
 
 const foci_rows_kernel *foci_rows_pick(const focal_ctx *ctx, const foci_rows_op *op)
 {
@@ -38,20 +43,60 @@ static void run_piece(void *arg, int64_t index, int32_t thread)
     s->kernel->run(s->args, first, foci_min64(s->piece, s->rows - first));
 }
 
+void foci_rows_spread_by(focal_ctx *ctx, const foci_rows_kernel *kernel, const void *args,
+                         int64_t rows, int64_t piece)
+{
+    spread s = {kernel, args, rows, piece};
+    foci_parallel(ctx, foci_pieces(rows, piece), run_piece, &s);
+}
+
 void foci_rows_spread(focal_ctx *ctx, const foci_rows_kernel *kernel, const void *args,
                       int64_t rows, int64_t width)
 {
-    spread s = {kernel, args, rows, foci_max64(1, PIECE_ELEMENTS / width)};
-    foci_parallel(ctx, foci_pieces(rows, s.piece), run_piece, &s);
+    foci_rows_spread_by(ctx, kernel, args, rows, foci_max64(1, PIECE_ELEMENTS / width));
+}
+
+int64_t foci_rows_sum_piece(int64_t rows, int64_t width)
+{
+    const int64_t least = foci_max64(SUM_ROWS, PIECE_ELEMENTS / width);
+    return foci_max64(least, foci_pieces(rows, SUM_PIECES));
+}
+
+typedef struct join {
+    const float *pieces;
+    int64_t count, width;
+    float *sum;
+} join;
+
+static void join_columns(void *arg, int64_t index, int32_t thread)
+{
+    const join *j = arg;
+    const int64_t first = index * COLUMNS, last = foci_min64(first + COLUMNS, j->width);
+    double sums[COLUMNS] = {0};
+    (void)thread;
+    for (int64_t piece = 0; piece < j->count; piece++)
+        for (int64_t n = first; n < last; n++)
+            sums[n - first] += (double)j->pieces[piece * j->width + n];
+    for (int64_t n = first; n < last; n++) j->sum[n] = (float)((double)j->sum[n] + sums[n - first]);
+}
+
+void foci_rows_join(focal_ctx *ctx, const float *pieces, int64_t count, int64_t width, float *sum)
+{
+    join j = {pieces, count, width, sum};
+    foci_parallel(ctx, foci_pieces(width, COLUMNS), join_columns, &j);
+}
+
+focal_status foci_rows_cannot(focal_ctx *ctx, const foci_rows_op *op)
+{
+    return foci_fail(ctx, FOCAL_EUNSUPPORTED, "%s: the pinned kernel %s cannot run here", op->name,
+                     focal_ctx_kernel(ctx));
 }
 
 focal_status foci_rows_run(focal_ctx *ctx, const foci_rows_op *op, const void *args, int64_t rows,
                            int64_t width)
 {
     const foci_rows_kernel *kernel = foci_rows_pick(ctx, op);
-    if (!kernel)
-        return foci_fail(ctx, FOCAL_EUNSUPPORTED, "%s: the pinned kernel %s cannot run here",
-                         op->name, focal_ctx_kernel(ctx));
+    if (!kernel) return foci_rows_cannot(ctx, op);
     foci_rows_spread(ctx, kernel, args, rows, width);
     return FOCAL_OK;
 }

@@ -32,6 +32,15 @@ focal_status foci_rows_run(focal_ctx *ctx, const foci_rows_op *op, const void *a
                            int64_t width);
 void foci_rows_spread(focal_ctx *ctx, const foci_rows_kernel *kernel, const void *args,
                       int64_t rows, int64_t width);
+/* The same in pieces of `piece` rows, for kernels that leave a sum a piece. */
+void foci_rows_spread_by(focal_ctx *ctx, const foci_rows_kernel *kernel, const void *args,
+                         int64_t rows, int64_t piece);
+/* Sums over rows, the same at any thread count: how many rows a piece has, from the shape alone,
+ * and sum (width) += the pieces (count, width) in their order. */
+int64_t foci_rows_sum_piece(int64_t rows, int64_t width);
+void foci_rows_join(focal_ctx *ctx, const float *pieces, int64_t count, int64_t width, float *sum);
+/* Fails with the sentence that the pinned kernel cannot. */
+focal_status foci_rows_cannot(focal_ctx *ctx, const foci_rows_op *op);
 
 /* An array (rows, width) of a call: rows at least 1 and `stride` elements apart, 0 meaning packed,
  * which is then filled in. `what` begins the sentence, as in "norm: x". */

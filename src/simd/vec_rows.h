@@ -5,6 +5,8 @@
 #ifndef FOCI_SIMD_VEC_ROWS_H
 #define FOCI_SIMD_VEC_ROWS_H
 
+#include <string.h>
+
 #include "focal/base.h"
 
 static inline int64_t v_lanes(int64_t n, int64_t width)
@@ -24,7 +26,16 @@ static inline vec v_keep_lanes(vec x, int64_t lanes)
     return lanes < VL ? v_select((1U << lanes) - 1U, x, v_zero()) : x;
 }
 
-/* Element `at` of an array of float32 or bfloat16, and those after it. */
+/* Element `at` of an array of float32 or bfloat16, and those after it; zeros behind the last. */
+static inline vec v_load_lanes_of(const void *array, focal_dtype dtype, int64_t at, int64_t lanes)
+{
+    if (dtype != FOCAL_BF16) return v_load_lanes((const float *)array + at, lanes);
+    if (lanes == VL) return v_load_bf16((const uint16_t *)array + at);
+    uint16_t some[VL] = {0};
+    memcpy(some, (const uint16_t *)array + at, (size_t)lanes * sizeof *some);
+    return v_load_bf16(some);
+}
+
 static inline void v_store_lanes(void *array, focal_dtype dtype, int64_t at, vec x, int64_t lanes)
 {
     if (dtype == FOCAL_BF16) {

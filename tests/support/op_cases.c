@@ -80,10 +80,10 @@ float *case_floats(const golden_case *c, const char *name, int64_t count)
     return x;
 }
 
-void each_golden(const char *prefix, int count, void *user,
-                 void (*check)(const golden_case *c, void *user))
+void each_golden_of(const char *file, const char *prefix, int count, void *user,
+                    void (*check)(const golden_case *c, void *user))
 {
-    golden *g = golden_open("ops");
+    golden *g = golden_open(file);
     int met = 0;
     for (int n = 0; n < g->case_count; n++) {
         if (strncmp(g->cases[n].name, prefix, strlen(prefix)) != 0) continue;
@@ -92,6 +92,12 @@ void each_golden(const char *prefix, int count, void *user,
     }
     assert_int_equal(met, count);
     golden_close(g);
+}
+
+void each_golden(const char *prefix, int count, void *user,
+                 void (*check)(const golden_case *c, void *user))
+{
+    each_golden_of("ops", prefix, count, user, check);
 }
 
 void assert_roundings(const char *name, const float *got, const double *expected,
@@ -119,4 +125,21 @@ void assert_same_bits(const char *name, size_t bytes, const void *problem,
     }
     free(first);
     free(other);
+}
+
+int64_t fail_each_request(focal_ctx *ctx, const void *problem,
+                          focal_status (*call)(focal_ctx *ctx, const void *problem))
+{
+    focal_ctx_trim(ctx);
+    const int64_t live = memory_live_blocks();
+    for (int64_t n = 1;; n++) {
+        memory_fail(n, true);
+        const focal_status status = call(ctx, problem);
+        const bool was_reached = memory_requests() >= n;
+        memory_fail(0, false);
+        assert_status(ctx, status, was_reached ? FOCAL_ENOMEM : FOCAL_OK);
+        focal_ctx_trim(ctx);
+        assert_int_equal(memory_live_blocks(), live);
+        if (!was_reached) return n - 1;
+    }
 }

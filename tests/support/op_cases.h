@@ -39,6 +39,9 @@ float *case_floats(const golden_case *c, const char *name, int64_t count);
 /* Runs check on every case of tests/golden/ops whose name begins so; there must be `count`. */
 void each_golden(const char *prefix, int count, void *user,
                  void (*check)(const golden_case *c, void *user));
+/* The same of tests/golden/<file>. */
+void each_golden_of(const char *file, const char *prefix, int count, void *user,
+                    void (*check)(const golden_case *c, void *user));
 
 /* |got - expected| <= roundings 2^-24 size everywhere; sizes NULL: |expected|. */
 void assert_roundings(const char *name, const float *got, const double *expected,
@@ -47,5 +50,11 @@ void assert_roundings(const char *name, const float *got, const double *expected
 /* make fills `out` (bytes) through a public call; the bits must be the same for 1 to 5 threads. */
 void assert_same_bits(const char *name, size_t bytes, const void *problem,
                       void (*make)(focal_ctx *ctx, const void *problem, void *out));
+
+/* Repeats the call with all memory failing from the n-th request on, for every n: it must say so
+ * and leave nothing behind, until it gets what it needs and succeeds. Returns how often it failed.
+ */
+int64_t fail_each_request(focal_ctx *ctx, const void *problem,
+                          focal_status (*call)(focal_ctx *ctx, const void *problem));
 
 #endif /* FOCAL_TESTS_OP_CASES_H */

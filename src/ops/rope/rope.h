@@ -60,12 +60,15 @@ typedef enum foci_rope_style {
 typedef struct foci_rope_args {
     int32_t T, H, D, rotated; /* elements of a head from `rotated` on are only scaled; 0: all */
     foci_rope_style style;
-    const float *cos, *sin; /* (T, rotated / 2) of foci_rope_angles(); NULL when nothing turns */
-    const float *x;         /* (T, H, D) */
-    int64_t x_stride;       /* floats from token to token; 0: H D */
-    float scale;            /* multiplies every element: attention's factor, for q; 0: 1 */
-    void *out;              /* (T, H, D); may be x, float32 with the same stride */
-    focal_dtype out_dtype;  /* float32 or bfloat16 */
+    const float *cos, *sin;  /* (T, rotated / 2) of foci_rope_angles(); NULL when nothing turns */
+    const float *x;          /* (T, H, D) */
+    int64_t x_stride;        /* floats from token to token; 0: H D */
+    float scale;             /* multiplies every element: attention's factor, for q; 0: 1 */
+    const float *row_scales; /* multiply beside it: (T), or (T, H) with has_head_scales. This is how
+                                a temperature divides q. NULL: none */
+    bool has_head_scales;
+    void *out;             /* (T, H, D); may be x, float32 with the same stride */
+    focal_dtype out_dtype; /* float32 or bfloat16 */
     int64_t out_stride;
 } foci_rope_args;
 
@@ -75,6 +78,13 @@ focal_status foci_rope_apply(focal_ctx *ctx, const foci_rope_args *args);
 focal_status foci_rope_normalise(focal_ctx *ctx, const foci_rope_args *args,
                                  foci_rope_args *normal);
 extern const foci_rows_op foci_rope_op;
+
+/* Of token t and head h; 1 without. */
+static inline float foci_rope_row_scale(const float *row_scales, bool has_head_scales, int64_t H,
+                                        int64_t t, int64_t h)
+{
+    return row_scales ? row_scales[has_head_scales ? t * H + h : t] : 1.0F;
+}
 
 void foci_rope_ref(const void *args, int64_t first, int64_t count);
 void foci_rope_avx2(const void *args, int64_t first, int64_t count);

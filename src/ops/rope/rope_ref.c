@@ -1,10 +1,10 @@
 /* Reference rotation: one pair at a time, in double. */
 #include "ops/rope/rope.h"
 
-static void rotate_head(const foci_rope_args *a, int64_t token, const float *x, void *out)
+static void rotate_head(const foci_rope_args *a, int64_t token, double scale, const float *x,
+                        void *out)
 {
     const int64_t pairs = a->rotated / 2;
-    const double scale = (double)a->scale;
     for (int64_t n = 0; n < pairs; n++) {
         const bool is_halves = a->style == FOCI_ROPE_HALVES;
         const int64_t i = is_halves ? n : 2 * n, j = is_halves ? n + pairs : 2 * n + 1;
@@ -21,7 +21,10 @@ void foci_rope_ref(const void *args, int64_t first, int64_t count)
 {
     const foci_rope_args *a = args;
     for (int64_t t = first; t < first + count; t++)
-        for (int64_t h = 0; h < a->H; h++)
-            rotate_head(a, t, a->x + t * a->x_stride + h * a->D,
+        for (int64_t h = 0; h < a->H; h++) {
+            const double factor =
+                (double)foci_rope_row_scale(a->row_scales, a->has_head_scales, a->H, t, h);
+            rotate_head(a, t, (double)a->scale * factor, a->x + t * a->x_stride + h * a->D,
                         foci_rows_at(a->out, a->out_dtype, t * a->out_stride + h * a->D));
+        }
 }
