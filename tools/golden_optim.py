@@ -83,7 +83,7 @@ def adamw(golden, name, seed, count, steps, rate, beta1, beta2, epsilon, decay, 
     gradients = torch.randn(steps, count) * torch.logspace(-4, 2, count)
     results = {}
     for dtype in (torch.float64, torch.float32):
-        w = torch.nn.Parameter(start.to(dtype))
+        w = torch.nn.Parameter(start.to(dtype, copy=True))
         optimiser = torch.optim.AdamW([w], lr=rate, betas=(beta1, beta2), eps=epsilon,
                                       weight_decay=decay)
         path = []
