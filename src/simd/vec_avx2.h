@@ -64,6 +64,11 @@ static inline vec v_div(vec a, vec b)
     return _mm256_div_ps(a, b);
 }
 
+static inline vec v_sqrt(vec x)
+{
+    return _mm256_sqrt_ps(x);
+}
+
 static inline vec v_fma(vec a, vec b, vec c)
 {
     return _mm256_fmadd_ps(a, b, c);
@@ -378,6 +383,28 @@ static inline vec v_sum_lanes(const vec q[VL / 4])
 {
     return v_add(_mm256_permute2f128_ps(q[0], q[1], 0x20),
                  _mm256_permute2f128_ps(q[0], q[1], 0x31));
+}
+
+typedef struct vec_sums {
+    __m256d lo, hi;
+} vec_sums;
+
+static inline vec_sums v_sums_zero(void)
+{
+    return (vec_sums){_mm256_setzero_pd(), _mm256_setzero_pd()};
+}
+
+static inline vec_sums v_sums_add_squares(vec_sums sums, vec x)
+{
+    const __m256d lo = _mm256_cvtps_pd(_mm256_castps256_ps128(x));
+    const __m256d hi = _mm256_cvtps_pd(_mm256_extractf128_ps(x, 1));
+    return (vec_sums){_mm256_fmadd_pd(lo, lo, sums.lo), _mm256_fmadd_pd(hi, hi, sums.hi)};
+}
+
+static inline void v_sums_store(double p[VL], vec_sums sums)
+{
+    _mm256_storeu_pd(p, sums.lo);
+    _mm256_storeu_pd(p + VL / 2, sums.hi);
 }
 
 /* Asks for the line at p, for now and for a little later. Always inlined: gcc takes a function that

@@ -63,6 +63,11 @@ static inline vec v_div(vec a, vec b)
     return _mm512_div_ps(a, b);
 }
 
+static inline vec v_sqrt(vec x)
+{
+    return _mm512_sqrt_ps(x);
+}
+
 /* a b + c, rounded once. */
 static inline vec v_fma(vec a, vec b, vec c)
 {
@@ -349,6 +354,30 @@ static inline vec v_sum_lanes(const vec q[VL / 4])
     const vec hi =
         v_add(_mm512_shuffle_f32x4(q[2], q[3], 0x88), _mm512_shuffle_f32x4(q[2], q[3], 0xDD));
     return v_add(_mm512_shuffle_f32x4(lo, hi, 0x88), _mm512_shuffle_f32x4(lo, hi, 0xDD));
+}
+
+/* Sums in double, one a lane. */
+typedef struct vec_sums {
+    __m512d lo, hi;
+} vec_sums;
+
+static inline vec_sums v_sums_zero(void)
+{
+    return (vec_sums){_mm512_setzero_pd(), _mm512_setzero_pd()};
+}
+
+/* sums + x^2, lane by lane; the square of a float is exact in double. */
+static inline vec_sums v_sums_add_squares(vec_sums sums, vec x)
+{
+    const __m512d lo = _mm512_cvtps_pd(_mm512_castps512_ps256(x));
+    const __m512d hi = _mm512_cvtps_pd(_mm512_extractf32x8_ps(x, 1));
+    return (vec_sums){_mm512_fmadd_pd(lo, lo, sums.lo), _mm512_fmadd_pd(hi, hi, sums.hi)};
+}
+
+static inline void v_sums_store(double p[VL], vec_sums sums)
+{
+    _mm512_storeu_pd(p, sums.lo);
+    _mm512_storeu_pd(p + VL / 2, sums.hi);
 }
 
 /* Asks for the line at p, for now and for a little later. Always inlined: gcc takes a function that

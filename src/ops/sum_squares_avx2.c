@@ -1,0 +1,19 @@
+#ifdef __AVX2__
+/* Sums of squares on AVX2. */
+#include "simd/vec_avx2.h"
+
+#include "ops/sum_squares_body.h"
+
+void foci_sum_squares_avx2(const void *args, int64_t first, int64_t count)
+{
+    sum_pieces(args, first, count);
+}
+#else
+/* Stands in where the compiler has no AVX2: never chosen. */
+#include "ops/sum_squares.h"
+
+void foci_sum_squares_avx2(const void *args, int64_t first, int64_t count)
+{
+    foci_sum_squares_ref(args, first, count);
+}
+#endif
