@@ -1,0 +1,67 @@
+/* A model in training: float32 masters of every parameter, their gradients, and a model whose
+ * weights point to them, which the forward pass runs like any other. */
+#ifndef FOCI_MODEL_TRAINABLE_H
+#define FOCI_MODEL_TRAINABLE_H
+
+#include "model/model.h"
+#include "model/weight_names.h"
+
+/* One tensor of a model. */
+typedef struct foci_param {
+    char name[FOCI_WEIGHT_NAME_BYTES]; /* as in a Hugging Face directory */
+    int64_t rows, cols;                /* as they lie; a vector has one row */
+    bool is_matrix;                    /* decays; vectors do not */
+    bool is_in_layer;                  /* else an embedding, the head or the last norm */
+    float *weights;
+    float *gradient;   /* NULL: it stays as it is */
+    uint16_t *rounded; /* of matrices, where products read bfloat16; else NULL */
+} foci_param;
+
+/* Where gradients go, in the shape of the weights; NULL: there is no such weight, or it stays. */
+typedef struct foci_linear_grads {
+    float *w, *bias;
+} foci_linear_grads;
+
+typedef struct foci_gain_grads {
+    float *weight, *bias;
+} foci_gain_grads;
+
+typedef struct foci_layer_grads {
+    foci_gain_grads attn_norm, attn_post, ffn_norm, ffn_post, q_norm, k_norm;
+    foci_linear_grads qkv, q, k, v, out, gate, up, down;
+} foci_layer_grads;
+
+typedef struct foci_trainable {
+    focal_ctx *ctx;
+    focal_model *model; /* its weights are those of params */
+    foci_param *params;
+    int32_t param_count;
+    foci_linear_grads embed, positions, head; /* head is embed where they are tied */
+    foci_gain_grads final_norm;
+    foci_layer_grads *layers; /* (L) */
+    float *weights, *gradients;
+    uint16_t *rounded;
+    size_t weight_count, gradient_count, rounded_count; /* floats, with the gaps between tensors */
+} foci_trainable;
+
+typedef struct foci_trainable_options {
+    focal_dtype precision;    /* what products read: float32 or bfloat16 */
+    bool has_fixed_qk_gains;  /* the gains of query-key norm stay as they are */
+} foci_trainable_options;
+
+/* The weights of a model that was opened, expanded to float32. The source may be closed then. */
+focal_status foci_trainable_from(focal_model *source, const foci_trainable_options *options,
+                                 foci_trainable **out);
+
+/* A new model of a checked configuration with random weights: normal with a deviation of 0.02, of
+ * what a block adds to the stream 0.02 / sqrt(2 L); norms 1, biases 0. A number depends on the
+ * seed, the name of its tensor's place in the list and its own place, and on nothing else. */
+focal_status foci_trainable_new(focal_ctx *ctx, const foci_config *config, uint64_t seed,
+                                const foci_trainable_options *options, foci_trainable **out);
+
+void foci_trainable_free(foci_trainable *trainable); /* NULL is fine */
+
+/* Rounds the masters of all matrices anew, after they were written from outside. */
+void foci_trainable_round(foci_trainable *trainable);
+
+#endif /* FOCI_MODEL_TRAINABLE_H */
