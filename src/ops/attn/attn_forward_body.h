@@ -657,7 +657,7 @@ static char *out_at(const fwd_call *call, const fwd_item *item, int32_t token)
 
 /* Asks for lines that will be written: another core may have written them last, and stores wait for
  * each other. */
-static void claim_lines(const void *at, int64_t bytes)
+FOCI_INLINE void claim_lines(const void *at, int64_t bytes)
 {
     for (int64_t n = 0; n < bytes; n += 64) __builtin_prefetch((const char *)at + n, 1);
 }
