@@ -1,21 +1,26 @@
-/* Arbitrary calls of the small operations, as a hostile model's numbers might make them: shapes,
- * strides, kinds, rope descriptions, targets. A call may fail, with a sentence; it may not crash,
- * and ASan watches that it reads and writes no byte beyond what its shapes say. Arrays have the
- * exact size that the call is entitled to; a call that is entitled to more than a test can afford
- * is left out, unless its sizes are wrong anyway. */
+/* Arbitrary calls of the small operations and their gradients, as a hostile model's numbers might
+ * make them: shapes, strides, kinds, rope descriptions, targets, temperatures, ids. A call may
+ * fail, with a sentence; it may not crash, and ASan watches that it reads and writes no byte beyond
+ * what its shapes say. Arrays have the exact size that the call is entitled to; a call that is
+ * entitled to more than a test can afford is left out, unless its sizes are wrong anyway. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "ops/embed/embed.h"
 #include "ops/loss/loss.h"
 #include "ops/loss/soft_cap.h"
 #include "ops/mlp/gate.h"
+#include "ops/mlp/gate_backward.h"
 #include "ops/norm/norm.h"
+#include "ops/norm/norm_backward.h"
 #include "ops/residual/add.h"
 #include "ops/rope/rope.h"
+#include "ops/rope/rope_backward.h"
+#include "ops/temperature/temperature.h"
 
-enum { MAX_BYTES = 1 << 16, MAX_BLOCKS = 8, KERNELS = 4 };
+enum { MAX_BYTES = 1 << 16, MAX_BLOCKS = 16, KERNELS = 4 };
 
 typedef struct reader {
     const uint8_t *data;
@@ -173,6 +178,9 @@ static focal_status call_rope(reader *r, focal_ctx *ctx)
     a.out_stride = take_stride(r, wide);
     a.x = take_block(r, T, a.x_stride, wide, 4);
     a.out = take_block(r, T, a.out_stride, wide, element_bytes(a.out_dtype));
+    const uint8_t form = take(r);
+    a.has_head_scales = form & 2;
+    if (form & 1) a.row_scales = take_block(r, T, 0, a.has_head_scales ? a.H : 1, 4);
     return r->is_covered ? foci_rope_apply(ctx, &a) : FOCAL_OK;
 }
 
@@ -227,6 +235,145 @@ static focal_status call_elements(reader *r, focal_ctx *ctx)
     return status == FOCAL_OK ? foci_soft_cap(ctx, x, count, cap) : status;
 }
 
+static focal_status call_norm_backward(reader *r, focal_ctx *ctx)
+{
+    foci_norm_backward_args a = {.kind = (foci_norm_kind)(take(r) % 9 / 4),
+                                 .T = take_size(r, 80),
+                                 .H = take(r) % 2 ? 0 : take_size(r, 4),
+                                 .width = take_size(r, 70),
+                                 .weight_offset = (float)(take(r) % 2),
+                                 .epsilon = (float)take_double(r),
+                                 .adds = take(r) % 2};
+    const int64_t wide = times(a.H ? a.H : 1, a.width);
+    a.x_stride = take_stride(r, wide);
+    a.dy_stride = take_stride(r, wide);
+    a.dx_stride = take_stride(r, wide);
+    a.x = take_block(r, a.T, a.x_stride, wide, 4);
+    a.weight = take(r) % 2 ? take_block(r, 1, 0, a.width, 4) : NULL;
+    float *dy = take_block(r, a.T, a.dy_stride, wide, 4);
+    a.dy = dy;
+    const uint8_t form = take(r);
+    if (form % 4 == 1) a.dx = dy; /* in place, if the strides are equal */
+    if (form % 4 > 1) a.dx = take_block(r, a.T, a.dx_stride, wide, 4);
+    a.dweight = form & 4 ? take_block(r, 1, 0, a.width, 4) : NULL;
+    a.dbias = form & 8 ? take_block(r, 1, 0, a.width, 4) : NULL;
+    return r->is_covered ? foci_norm_backward(ctx, &a) : FOCAL_OK;
+}
+
+static focal_status call_gate_backward(reader *r, focal_ctx *ctx)
+{
+    foci_gate_backward_args a = {.activation = (foci_activation)(take(r) % 13 / 4),
+                                 .T = take_size(r, 6),
+                                 .F = take_size(r, 70),
+                                 .dtype = take_dtype(r),
+                                 .hidden_dtype = take_dtype(r)};
+    int64_t *const strides[] = {&a.gate_stride,  &a.up_stride,  &a.dout_stride,
+                                &a.dgate_stride, &a.dup_stride, &a.hidden_stride};
+    for (size_t n = 0; n < sizeof strides / sizeof strides[0]; n++)
+        *strides[n] = take_stride(r, a.F);
+    float *gate = take_block(r, a.T, a.gate_stride, a.F, 4);
+    a.gate = gate;
+    a.dout = take_block(r, a.T, a.dout_stride, a.F, 4);
+    const uint8_t form = take(r);
+    if (form & 1) a.up = take_block(r, a.T, a.up_stride, a.F, 4);
+    if ((form & 1) ^ (form > 250))
+        a.dup = take_block(r, a.T, a.dup_stride, a.F, element_bytes(a.dtype));
+    a.dgate = form & 2 ? gate : take_block(r, a.T, a.dgate_stride, a.F, element_bytes(a.dtype));
+    if (form & 4)
+        a.hidden = take_block(r, a.T, a.hidden_stride, a.F, element_bytes(a.hidden_dtype));
+    return r->is_covered ? foci_gate_backward(ctx, &a) : FOCAL_OK;
+}
+
+static focal_status call_rope_backward(reader *r, focal_ctx *ctx)
+{
+    foci_rope_backward_args a = {.T = take_size(r, 6),
+                                 .H = take_size(r, 4),
+                                 .D = take_size(r, 90),
+                                 .style = (foci_rope_style)(take(r) % 9 / 4),
+                                 .scale = (float)take_double(r),
+                                 .has_head_scales = take(r) % 2,
+                                 .dout_dtype = take_dtype(r),
+                                 .dx_dtype = take_dtype(r)};
+    a.rotated = take(r) % 4 ? (a.D > 0 ? a.D / 2 * 2 : 0) : take_size(r, 90);
+    const int64_t wide = times(a.H, a.D), pairs = a.rotated > 0 ? a.rotated / 2 : 0;
+    a.dout_stride = take_stride(r, wide);
+    a.dx_stride = take_stride(r, wide);
+    a.out_stride = take_stride(r, wide);
+    a.cos = take_block(r, a.T, 0, pairs, 4);
+    a.sin = take_block(r, a.T, 0, pairs, 4);
+    const uint8_t form = take(r);
+    if (form & 1) a.row_scales = take_block(r, a.T, 0, a.has_head_scales ? a.H : 1, 4);
+    void *dout = take_block(r, a.T, a.dout_stride, wide, element_bytes(a.dout_dtype));
+    a.dout = dout;
+    a.dx = form & 2 ? dout : take_block(r, a.T, a.dx_stride, wide, element_bytes(a.dx_dtype));
+    if (form & 4) a.out = take_block(r, a.T, a.out_stride, wide, element_bytes(a.dout_dtype));
+    if (form & 4) a.dots = take_block(r, a.T, 0, a.H, 4);
+    return r->is_covered ? foci_rope_backward(ctx, &a) : FOCAL_OK;
+}
+
+/* Forward, and backward from what it left. */
+static focal_status call_temperature(reader *r, focal_ctx *ctx)
+{
+    foci_temperature t = {.kind = (foci_temperature_kind)(take(r) % 11 / 2),
+                          .t = (float)take_double(r),
+                          .low = (float)take_double(r),
+                          .high = (float)take_double(r),
+                          .c = (float)take_double(r),
+                          .length = (float)take_double(r)};
+    foci_temperature_args a = {.temperature = &t,
+                               .T = take_size(r, 80),
+                               .H = take_size(r, 4),
+                               .C = take_size(r, 40),
+                               .h_dtype = take_dtype(r),
+                               .sequence_count = take_size(r, 4),
+                               .root = (float)take_double(r)};
+    foci_temperature_grads grads = {.dh_stride = take_stride(r, a.C)};
+    a.h_stride = take_stride(r, a.C);
+    a.h = take_block(r, a.T, a.h_stride, a.C, element_bytes(a.h_dtype));
+    t.u = take_block(r, 1, 0, a.C, 4);
+    t.a = take_block(r, 1, 0, 1, 4);
+    t.lt = take_block(r, 1, 0, a.H, 4);
+    bool *heads = take(r) % 2 ? take_block(r, 1, 0, a.H, sizeof *heads) : NULL;
+    for (int32_t n = 0; n < a.H && heads && r->is_covered; n++) heads[n] = take(r) % 2;
+    t.heads = heads;
+    int32_t *positions = take_block(r, 1, 0, a.T, 4);
+    for (int32_t n = 0; n < a.T && positions && r->is_covered && take(r) != 255; n++)
+        positions[n] &= INT32_MAX;
+    a.positions = positions;
+    const int64_t starts_count = a.sequence_count > 0 ? (int64_t)a.sequence_count + 1 : 0;
+    int32_t *starts = take(r) % 2 ? take_block(r, 1, 0, starts_count, 4) : NULL;
+    for (int64_t n = 0; n < starts_count && starts && r->is_covered; n++)
+        starts[n] = n + 1 == starts_count ? a.T : (int32_t)n * (take(r) % 32);
+    a.sequence_starts = starts;
+    a.factors = take_block(r, a.T, 0, foci_temperature_is_per_head(&t) ? a.H : 1, 4);
+    grads.dots = take_block(r, a.T, 0, a.H, 4);
+    grads.du = take(r) % 2 ? take_block(r, 1, 0, a.C, 4) : NULL;
+    grads.da = take(r) % 2 ? take_block(r, 1, 0, 1, 4) : NULL;
+    grads.dlt = take(r) % 2 ? take_block(r, 1, 0, a.H, 4) : NULL;
+    grads.dh = take(r) % 2 ? take_block(r, a.T, grads.dh_stride, a.C, 4) : NULL;
+    if (!r->is_covered) return FOCAL_OK;
+    const focal_status status = foci_temperature_factors(ctx, &a);
+    return status == FOCAL_OK ? foci_temperature_backward(ctx, &a, &grads) : status;
+}
+
+static focal_status call_embed_backward(reader *r, focal_ctx *ctx)
+{
+    foci_embed_backward_args a = {.V = take_size(r, 200),
+                                  .C = take_size(r, 40),
+                                  .T = take_size(r, 60),
+                                  .scale = (float)take_double(r)};
+    a.dx_stride = take_stride(r, a.C);
+    int32_t *ids = take_block(r, 1, 0, a.T, 4);
+    for (int64_t t = 0; t < a.T && ids && r->is_covered; t++) {
+        const uint8_t byte = take(r);
+        if (byte < 250 && a.V > 0) ids[t] = (int32_t)(byte % a.V);
+    }
+    a.ids = ids;
+    a.dx = take_block(r, a.T, a.dx_stride, a.C, 4);
+    a.dtable = take_block(r, a.V, 0, a.C, 4);
+    return r->is_covered ? foci_embed_backward(ctx, &a) : FOCAL_OK;
+}
+
 /* libFuzzer's name. NOLINTNEXTLINE(readability-identifier-naming) */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -238,6 +385,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static focal_ctx *contexts[KERNELS];
     static focal_status (*const calls[])(reader * r, focal_ctx * ctx) = {
         call_norm, call_rope, call_gate, call_loss, call_top, call_elements};
+    static focal_status (*const gradients[])(reader * r, focal_ctx * ctx) = {
+        call_norm_backward, call_gate_backward, call_rope_backward, call_temperature,
+        call_embed_backward};
     reader r = {.data = data, .size = size, .is_covered = true};
     const int kernel = take(&r) % KERNELS;
     if (!contexts[kernel]) {
@@ -246,7 +396,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     focal_ctx *ctx = contexts[kernel];
     focal_ctx_trim(ctx); /* scratch of its own size: ASan sees where it ends */
-    const focal_status status = calls[take(&r) % (sizeof calls / sizeof calls[0])](&r, ctx);
+    const uint8_t which = take(&r);
+    const focal_status status =
+        which < 128 ? calls[which % (sizeof calls / sizeof calls[0])](&r, ctx)
+                    : gradients[which % (sizeof gradients / sizeof gradients[0])](&r, ctx);
     if (status != FOCAL_OK && focal_ctx_error(ctx)[0] == '\0') {
         (void)fprintf(stderr, "status %d without a sentence\n", (int)status);
         abort();

@@ -393,6 +393,10 @@ static void bad_calls(void **state)
     bad = good;
     bad.out_stride = 15;
     assert_bad(ctx, bad, "rope backward: out: a stride of 15 does not fit 2 rows of 16");
+    bad.out = NULL; /* a stride of nothing is not looked at */
+    bad.dots = NULL;
+    bad.out_stride = INT64_MIN;
+    assert_status(ctx, foci_rope_backward(ctx, &bad), FOCAL_OK);
     bad = good;
     bad.dout_dtype = FOCAL_Q8_0;
     assert_bad(ctx, bad, "rope backward: dout is q8_0, it must be f32 or bf16");

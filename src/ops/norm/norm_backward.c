@@ -34,6 +34,7 @@ focal_status foci_norm_backward_normalise(focal_ctx *ctx, const foci_norm_backwa
     const int64_t wide = (int64_t)normal->H * args->width;
     FOCAL_TRY(foci_rows_check(ctx, "norm backward: x", args->T, wide, &normal->x_stride));
     FOCAL_TRY(foci_rows_check(ctx, "norm backward: dy", args->T, wide, &normal->dy_stride));
+    if (!args->dx) return FOCAL_OK;
     FOCAL_TRY(foci_rows_check(ctx, "norm backward: dx", args->T, wide, &normal->dx_stride));
     return foci_rows_check_out(ctx, "norm backward", args->dx, FOCAL_F32, normal->dx_stride,
                                args->dy, normal->dy_stride);

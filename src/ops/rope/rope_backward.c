@@ -39,6 +39,7 @@ focal_status foci_rope_backward_normalise(focal_ctx *ctx, const foci_rope_backwa
         return foci_fail(ctx, FOCAL_EINVAL,
                          "rope backward: out and dots must both be set, or none");
     *normal = *args;
+    if (!args->out) normal->out_stride = 0; /* whatever it is, nothing is there */
     FOCAL_TRY(check_shape(ctx, args));
     if (normal->scale == 0.0F) normal->scale = 1.0F;
     const int64_t wide = (int64_t)args->H * args->D;
