@@ -8,16 +8,20 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ops/adamw/adamw.h"
 #include "ops/embed/embed.h"
 #include "ops/loss/loss.h"
+#include "ops/loss/loss_backward.h"
 #include "ops/loss/soft_cap.h"
 #include "ops/mlp/gate.h"
 #include "ops/mlp/gate_backward.h"
+#include "ops/muon/muon.h"
 #include "ops/norm/norm.h"
 #include "ops/norm/norm_backward.h"
 #include "ops/residual/add.h"
 #include "ops/rope/rope.h"
 #include "ops/rope/rope_backward.h"
+#include "ops/sum_squares.h"
 #include "ops/temperature/temperature.h"
 
 enum { MAX_BYTES = 1 << 16, MAX_BLOCKS = 16, KERNELS = 4 };
@@ -374,6 +378,114 @@ static focal_status call_embed_backward(reader *r, focal_ctx *ctx)
     return r->is_covered ? foci_embed_backward(ctx, &a) : FOCAL_OK;
 }
 
+static focal_status call_loss_backward(reader *r, focal_ctx *ctx)
+{
+    foci_loss_backward_args a = {.T = take_size(r, 5),
+                                 .V = take_size(r, 70),
+                                 .scale = take_double(r),
+                                 .z = take(r) % 2 ? take_double(r) : 0.0,
+                                 .soft_cap = take(r) % 2 ? (float)take_double(r) : 0.0F,
+                                 .dlogits_dtype = take_dtype(r)};
+    a.logits_stride = take_stride(r, a.V);
+    a.dlogits_stride = take_stride(r, a.V);
+    float *logits = take_block(r, a.T, a.logits_stride, a.V, 4);
+    int32_t *targets = take_block(r, 1, 0, a.T, 4);
+    for (int32_t t = 0; t < a.T && targets && r->is_covered; t++)
+        targets[t] = take(r) % 32 ? take(r) % 64 - 1 : take_size(r, 70);
+    a.logits = logits;
+    a.targets = targets;
+    a.nll = take(r) % 2 ? take_block(r, 1, 0, a.T, 8) : NULL;
+    a.lse = take(r) % 2 ? take_block(r, 1, 0, a.T, 8) : NULL;
+    a.dlogits = take(r) % 4 == 3
+                    ? logits
+                    : take_block(r, a.T, a.dlogits_stride, a.V, element_bytes(a.dlogits_dtype));
+    return r->is_covered ? foci_loss_backward(ctx, &a) : FOCAL_OK;
+}
+
+static focal_status call_kl(reader *r, focal_ctx *ctx)
+{
+    foci_kl_args a = {.T = take_size(r, 5),
+                      .V = take_size(r, 70),
+                      .scale = take_double(r),
+                      .soft_cap = take(r) % 2 ? (float)take_double(r) : 0.0F,
+                      .dlogits_dtype = take_dtype(r)};
+    a.teacher_stride = take_stride(r, a.V);
+    a.student_stride = take_stride(r, a.V);
+    a.dlogits_stride = take_stride(r, a.V);
+    a.teacher = take_block(r, a.T, a.teacher_stride, a.V, 4);
+    float *student = take_block(r, a.T, a.student_stride, a.V, 4);
+    a.student = student;
+    a.kl = take(r) % 2 ? take_block(r, 1, 0, a.T, 8) : NULL;
+    a.dlogits = take(r) % 4 == 3
+                    ? student
+                    : take_block(r, a.T, a.dlogits_stride, a.V, element_bytes(a.dlogits_dtype));
+    return r->is_covered ? foci_kl_backward(ctx, &a) : FOCAL_OK;
+}
+
+static focal_status call_adamw(reader *r, focal_ctx *ctx)
+{
+    foci_adamw_args a = {.count = take(r) % 8 ? take(r) : take_size(r, 300),
+                         .is_cleared = take(r) % 2,
+                         .step = take_size(r, 100),
+                         .rate = take_double(r),
+                         .beta1 = (double)(take(r) % 40) / 32.0,
+                         .beta2 = (double)(take(r) % 40) / 32.0,
+                         .epsilon = take_double(r),
+                         .decay = take_double(r),
+                         .factor = take_double(r)};
+    a.weights = take_block(r, 1, 0, a.count, 4);
+    a.gradient = take_block(r, 1, 0, a.count, 4);
+    a.first = take_block(r, 1, 0, a.count, 4);
+    a.second = take_block(r, 1, 0, a.count, 4);
+    a.rounded = take(r) % 2 ? take_block(r, 1, 0, a.count, 2) : NULL;
+    foci_square_sum sum;
+    if (!r->is_covered) return FOCAL_OK;
+    const focal_status status = foci_sum_squares(ctx, a.gradient, a.count, &sum);
+    return status == FOCAL_OK ? foci_adamw(ctx, &a) : status;
+}
+
+static float factor_at(const foci_muon_factors *f, const void *array, int64_t at)
+{
+    return f->dtype == FOCAL_BF16 ? foci_bf16_to_float(((const uint16_t *)array)[at])
+                                  : ((const float *)array)[at];
+}
+
+static focal_status multiply(focal_ctx *ctx, const foci_muon_factors *f)
+{
+    (void)ctx;
+    for (int64_t i = 0; i < f->M; i++)
+        for (int64_t j = 0; j < f->N; j++) {
+            float sum = 0.0F;
+            for (int64_t k = 0; k < f->K; k++)
+                sum += factor_at(f, f->x, i * f->K + k) *
+                       factor_at(f, f->w, f->w_is_transposed ? k * f->N + j : j * f->K + k);
+            f->out[i * f->out_stride + j] = sum;
+        }
+    return FOCAL_OK;
+}
+
+static focal_status call_muon(reader *r, focal_ctx *ctx)
+{
+    foci_muon_args a = {.rows = take_size(r, 20),
+                        .cols = take_size(r, 20),
+                        .is_cleared = take(r) % 2,
+                        .is_plain = take(r) % 2,
+                        .rule = (foci_muon_rule)(take(r) % 9 / 4),
+                        .dtype = take_dtype(r),
+                        .rate = take_double(r),
+                        .decay = take_double(r),
+                        .beta = (double)(take(r) % 40) / 32.0,
+                        .factor = take_double(r),
+                        .multiply = take(r) == 255 ? NULL : multiply};
+    const int64_t count = times(a.rows, a.cols);
+    if (count > 4096) return FOCAL_OK; /* the product above takes its time */
+    a.weights = take_block(r, 1, 0, count, 4);
+    a.gradient = take_block(r, 1, 0, count, 4);
+    a.momentum = take_block(r, 1, 0, count, 4);
+    a.rounded = take(r) % 2 ? take_block(r, 1, 0, count, 2) : NULL;
+    return r->is_covered ? foci_muon(ctx, &a) : FOCAL_OK;
+}
+
 /* libFuzzer's name. NOLINTNEXTLINE(readability-identifier-naming) */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -386,8 +498,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static focal_status (*const calls[])(reader * r, focal_ctx * ctx) = {
         call_norm, call_rope, call_gate, call_loss, call_top, call_elements};
     static focal_status (*const gradients[])(reader * r, focal_ctx * ctx) = {
-        call_norm_backward, call_gate_backward, call_rope_backward, call_temperature,
-        call_embed_backward};
+        call_norm_backward,  call_gate_backward, call_rope_backward, call_temperature,
+        call_embed_backward, call_loss_backward, call_kl,            call_adamw,
+        call_muon};
     reader r = {.data = data, .size = size, .is_covered = true};
     const int kernel = take(&r) % KERNELS;
     if (!contexts[kernel]) {

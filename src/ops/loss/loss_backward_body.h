@@ -1,8 +1,6 @@
 /* Gradients of losses for one instruction set: loss_backward_avx2.c and loss_backward_avx512.c
- * include this after a dialect. A row is read three times (largest, sum, gradient) and stays in the
- * second-level cache meanwhile; its exponentials are made twice, which costs less than keeping
- * them.
- */
+ * include this after a dialect. A row is read twice (sums, gradient) and stays in the second-level
+ * cache meanwhile; its exponentials are made twice, which costs less than keeping them. */
 #ifndef FOCI_OPS_LOSS_LOSS_BACKWARD_BODY_H
 #define FOCI_OPS_LOSS_LOSS_BACKWARD_BODY_H
 
@@ -43,8 +41,9 @@ static void loss_backward_row(const foci_loss_backward_args *a, int64_t row)
     if (target < 0) {
         store_zeros(a->dlogits, a->dlogits_dtype, at, a->V);
     } else {
-        const float max = largest_of(x, a->V);
-        const double sum = sum_of_exp(x, v_set1(max), a->V), log_sum = log(sum);
+        const row_sums sums = sums_of(x, a->V);
+        const float max = sums.max;
+        const double log_sum = log(sums.sum);
         lse = (double)max + log_sum;
         nll = (double)max - (double)x[target] + log_sum;
         const double pull = 2.0 * a->z * lse;
@@ -52,7 +51,7 @@ static void loss_backward_row(const foci_loss_backward_args *a, int64_t row)
          * overwritten. */
         const double own = a->scale * (expm1(-nll) + pull * exp(-nll)) *
                            cap_slope_of((double)x[target], (double)a->soft_cap);
-        const vec factor = v_set1((float)(a->scale * (1.0 + pull) / sum));
+        const vec factor = v_set1((float)(a->scale * (1.0 + pull) / sums.sum));
         const vec inverse = v_set1(inverse_of(a->soft_cap));
         for (int64_t n = 0; n < a->V; n += VL) {
             const int64_t lanes = v_lanes(n, a->V);
@@ -76,12 +75,11 @@ static void kl_row(const foci_kl_args *a, int64_t row)
 {
     const float *t = a->teacher + row * a->teacher_stride,
                 *s = a->student + row * a->student_stride;
-    const float max_t = largest_of(t, a->V), max_s = largest_of(s, a->V);
-    const double sum_t = sum_of_exp(t, v_set1(max_t), a->V);
-    const double sum_s = sum_of_exp(s, v_set1(max_s), a->V);
-    /* log p_t - log p_s = (t - max_t) - (s - max_s) - shift */
-    const double shift = log(sum_t) - log(sum_s);
-    const vec part_t = v_set1((float)(1.0 / sum_t)), part_s = v_set1((float)(1.0 / sum_s));
+    const row_sums teacher = sums_of(t, a->V), student = sums_of(s, a->V);
+    /* log p_t - log p_s = (t - its largest) - (s - its largest) - shift */
+    const double shift = log(teacher.sum) - log(student.sum);
+    const vec part_t = v_set1((float)(1.0 / teacher.sum)),
+              part_s = v_set1((float)(1.0 / student.sum));
     const vec scale = v_set1((float)a->scale), inverse = v_set1(inverse_of(a->soft_cap));
     double kl = 0.0;
     for (int64_t first = 0; first < a->V; first += BLOCK) {
@@ -90,15 +88,15 @@ static void kl_row(const foci_kl_args *a, int64_t row)
         for (int64_t n = first; n < last; n += VL) {
             const int64_t lanes = v_lanes(n, last);
             const vec y = v_load_lanes(s + n, lanes);
-            const vec yt = v_sub(v_load_lanes(t + n, lanes), v_set1(max_t));
-            const vec ys = v_sub(y, v_set1(max_s));
+            const vec yt = v_sub(v_load_lanes(t + n, lanes), v_set1(teacher.max));
+            const vec ys = v_sub(y, v_set1(student.max));
             const vec pt = v_mul(v_exp_fine(yt), part_t), ps = v_mul(v_exp_fine(ys), part_s);
             vec g = v_mul(v_sub(ps, pt), scale);
             if (a->soft_cap > 0.0F) g = v_mul(g, cap_slope(y, inverse));
             const vec term = v_mul(pt, v_sub(v_sub(yt, ys), v_set1((float)shift)));
             /* 0 times an infinity would be NaN; NaN itself is met by the sums */
-            sum =
-                v_add(sum, v_select(v_greater(pt, v_zero()), v_keep_lanes(term, lanes), v_zero()));
+            const vec kept = v_select(v_greater(pt, v_zero()), term, v_zero());
+            sum = v_add(sum, v_keep_lanes(kept, lanes));
             v_store_lanes(a->dlogits, a->dlogits_dtype, row * a->dlogits_stride + n, g, lanes);
         }
         kl += (double)v_reduce_add(sum);

@@ -12,8 +12,9 @@ static void loss_row(const foci_loss_args *a, int64_t row)
 {
     const float *x = a->logits + row * a->logits_stride;
     const int32_t target = a->targets ? a->targets[row] : FOCI_LOSS_NO_TARGET;
-    const float max = largest_of(x, a->V);
-    const double log_sum = log(sum_of_exp(x, v_set1(max), a->V));
+    const row_sums sums = sums_of(x, a->V);
+    const float max = sums.max;
+    const double log_sum = log(sums.sum);
     if (a->lse) a->lse[row] = (double)max + log_sum;
     if (a->nll) a->nll[row] = target < 0 ? 0.0 : (double)max - (double)x[target] + log_sum;
     if (!a->log_probs) return;

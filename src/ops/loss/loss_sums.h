@@ -8,7 +8,10 @@
 #include "simd/vec_math.h"
 #include "simd/vec_rows.h"
 
-enum { BLOCK = 16 * VL }; /* terms that are added in float32; such sums are added in double */
+enum {
+    BLOCK = 16 * VL,  /* terms that are added in float32; such sums are added in double */
+    CHUNK = 8 * BLOCK /* terms that are searched for the largest at once */
+};
 
 /* NaN is passed over here and found by the sum. */
 static inline float largest_of(const float *x, int64_t width)
@@ -37,6 +40,32 @@ static inline double sum_of_exp(const float *x, vec max, int64_t width)
         total += (double)v_reduce_add(sum);
     }
     return total;
+}
+
+/* The largest logit of a row, and the sum of e^(x - largest). */
+typedef struct row_sums {
+    float max;
+    double sum;
+} row_sums;
+
+/* Both in one pass over memory: a chunk that stays in the first-level cache is searched, then
+ * summed. The largest so far rarely moves; when it does the sum so far shrinks. */
+static inline row_sums sums_of(const float *x, int64_t width)
+{
+    row_sums row = {-INFINITY, 0.0};
+    for (int64_t first = 0; first < width; first += CHUNK) {
+        const int64_t count = width - first < CHUNK ? width - first : CHUNK;
+        const float max = largest_of(x + first, count);
+        if (max > row.max) {
+            row.sum *= exp((double)row.max - (double)max);
+            row.max = max;
+        }
+        /* Until something is above minus infinity all exponentials are 0, and none is NaN. */
+        const vec shift = v_set1(row.max > -INFINITY ? row.max : 0.0F);
+        row.sum += sum_of_exp(x + first, shift, count);
+    }
+    if (!(row.max > -INFINITY)) row.sum = (double)NAN;
+    return row;
 }
 
 #endif /* FOCI_OPS_LOSS_LOSS_SUMS_H */
