@@ -14,7 +14,8 @@ static focal_status gate_apart(focal_ctx *ctx, const foci_matmul_args *args, int
                                foci_activation activation)
 {
     const int64_t N = args->N, most = foci_min64(args->M, APART_ROWS);
-    const size_t x_bytes = (size_t)args->x_stride * focal_dtype_bytes(args->x_dtype);
+    const int64_t x_step = args->x_is_transposed ? 1 : args->x_stride;
+    const size_t x_bytes = (size_t)x_step * focal_dtype_bytes(args->x_dtype);
     const size_t out_bytes = (size_t)args->out_stride * focal_dtype_bytes(args->out_dtype);
     float *sums = foci_scratch(ctx, (size_t)(count * most), (size_t)N * sizeof(float));
     focal_status status = sums ? FOCAL_OK : FOCAL_ENOMEM;

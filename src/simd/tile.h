@@ -19,10 +19,10 @@ static inline int64_t words_of(int64_t elements)
 }
 
 /* acc[r][n] += sum over w of a[r][w] . b[w][n]: `rows` rows of a (a multiple of 3, at most MR),
- * `lda` words apart, against `nv` vectors of columns (1 or 2) of b, whose rows are NR words. No bit
- * of a row depends on how many there are. */
-FOCI_INLINE void tile_dot_rows(vec acc[MR][2], const float *a, int64_t lda, const float *b,
-                               int64_t words, const int nv, const int rows)
+ * `lda` words apart, in each `step` from word to word, against `nv` vectors of columns (1 or 2) of
+ * b, whose rows are NR words. No bit of a row depends on how many there are. */
+FOCI_INLINE void tile_dot_rows(vec acc[MR][2], const float *a, int64_t lda, const int step,
+                               const float *b, int64_t words, const int nv, const int rows)
 {
     /* Every third row has a pointer of its own: the two between are reached by index, so that
      * addresses and counters stay in registers. */
@@ -38,7 +38,7 @@ FOCI_INLINE void tile_dot_rows(vec acc[MR][2], const float *a, int64_t lda, cons
                 acc[3 * n + r][0] = v_dot(acc[3 * n + r][0], x, b0);
                 if (nv > 1) acc[3 * n + r][1] = v_dot(acc[3 * n + r][1], x, b1);
             }
-            row[n]++;
+            row[n] += step;
         }
         b += NR;
     }
@@ -47,7 +47,7 @@ FOCI_INLINE void tile_dot_rows(vec acc[MR][2], const float *a, int64_t lda, cons
 FOCI_INLINE void tile_dot(vec acc[MR][2], const float *a, int64_t lda, const float *b,
                           int64_t words, const int nv)
 {
-    tile_dot_rows(acc, a, lda, b, words, nv, MR);
+    tile_dot_rows(acc, a, lda, 1, b, words, nv, MR);
 }
 
 FOCI_INLINE void tile_load(vec acc[MR][2], const float *from, int64_t stride)
@@ -102,9 +102,7 @@ static inline vec words_at(const char *row, focal_dtype dtype, int64_t at, int64
         if (PACK == 2) return v_load_words(from);
         return v_load_bf16((const uint16_t *)(const void *)from);
     }
-    uint16_t some[VL * PACK] = {0};
-    memcpy(some, from, (size_t)left * sizeof some[0]);
-    return PACK == 2 ? v_load_words(some) : v_load_bf16(some);
+    return v_load_packed_some(from, left);
 }
 
 /* NR rows (NULL: zeros) side by side: word w of row n becomes panel[w][n]. */

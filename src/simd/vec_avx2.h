@@ -255,6 +255,13 @@ static inline vec v_load_bf16(const uint16_t *p)
     return _mm256_castsi256_ps(_mm256_slli_epi32(wide, 16));
 }
 
+static inline vec v_load_packed_some(const void *p, int64_t count)
+{
+    uint16_t some[VL] = {0};
+    memcpy(some, p, (size_t)count * sizeof some[0]);
+    return v_load_bf16(some);
+}
+
 static inline void v_store_bf16(uint16_t *p, vec x)
 {
     const __m256i bits = _mm256_castps_si256(x);

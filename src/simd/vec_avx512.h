@@ -19,6 +19,14 @@ static inline void v_store_packed(float *p, vec lo, vec hi)
     v_store(p + VL, hi);
 }
 
+/* The first `count` (fewer than VL PACK) bfloat16 from any address as packed words, zeros behind
+ * them; reads no further. */
+static inline vec v_load_packed_some(const void *p, int64_t count)
+{
+    const __m256i some = _mm256_maskz_loadu_epi16((__mmask16)((1U << count) - 1U), p);
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(some), 16));
+}
+
 /* VL packed words: levels as they are, and times their scale. */
 static inline vec v_load_levels(const int8_t *levels)
 {

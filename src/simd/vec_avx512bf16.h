@@ -17,6 +17,13 @@ static inline void v_store_packed(float *p, vec lo, vec hi)
     _mm512_storeu_ps(p, (__m512)_mm512_cvtne2ps_pbh(hi, lo));
 }
 
+/* The first `count` (fewer than VL PACK) bfloat16 from any address as packed words, zeros behind
+ * them; reads no further. */
+static inline vec v_load_packed_some(const void *p, int64_t count)
+{
+    return _mm512_castsi512_ps(_mm512_maskz_loadu_epi16((1U << count) - 1U, p));
+}
+
 /* VL packed words: levels as they are, which is exact, and times their scale, rounded. (The
  * conversion takes subnormal numbers for zero; products of a float16 are none.) */
 static inline vec v_load_levels(const int8_t *levels)

@@ -8,6 +8,7 @@
 
 #include "base/bf16.h"
 #include "base/random.h"
+#include "base/sizes.h"
 #include "focal/quant.h"
 #include "support/check.h"
 
@@ -73,18 +74,37 @@ static void make_whole(const foci_matmul_args *a, float *x, uint64_t seed, doubl
     }
 }
 
+/* Rows and elements of a row of w as it lies, and bytes from row to row. */
+static int64_t w_rows(const foci_matmul_args *a)
+{
+    return a->w_is_transposed ? a->K : a->N;
+}
+
+static int64_t w_width(const foci_matmul_args *a)
+{
+    return a->w_is_transposed ? a->N : a->K;
+}
+
+static size_t w_row_bytes(const foci_matmul_args *a)
+{
+    const int64_t stride = a->w_stride > 0 ? a->w_stride : w_width(a);
+    return (size_t)(stride / focal_dtype_block(a->w_dtype)) * focal_dtype_block_bytes(a->w_dtype);
+}
+
 /* The weights as the definition means them: (N,K), rounded where x is bfloat16. */
 static void read_weights(const matmul_case *c, double *to)
 {
     const foci_matmul_args *a = &c->args;
-    float *values = new_array((size_t)(a->N * a->K), sizeof *values);
-    assert_int_equal(focal_dequantize(a->w_dtype, a->w, a->N * a->K, values), FOCAL_OK);
-    for (int64_t n = 0; n < a->N; n++) {
-        for (int64_t k = 0; k < a->K; k++) {
-            const float value = values[a->w_is_transposed ? k * a->N + n : n * a->K + k];
-            to[n * a->K + k] =
-                (double)(a->x_dtype == FOCAL_BF16 ? foci_bf16_to_float(foci_bf16_from_float(value))
-                                                  : value);
+    const int64_t rows = w_rows(a), width = w_width(a);
+    float *values = new_array((size_t)width, sizeof *values);
+    for (int64_t r = 0; r < rows; r++) {
+        const char *row = (const char *)a->w + (size_t)r * w_row_bytes(a);
+        assert_int_equal(focal_dequantize(a->w_dtype, row, width, values), FOCAL_OK);
+        for (int64_t i = 0; i < width; i++) {
+            const float value = a->x_dtype == FOCAL_BF16
+                                    ? foci_bf16_to_float(foci_bf16_from_float(values[i]))
+                                    : values[i];
+            to[a->w_is_transposed ? i * a->K + r : r * a->K + i] = (double)value;
         }
     }
     free(values);
@@ -106,21 +126,34 @@ static void *new_matrix(int64_t rows, int64_t width, int64_t stride, focal_dtype
     return data;
 }
 
+/* An x that lies transposed. */
+static void *new_columns(const foci_matmul_args *a, uint64_t seed, double *numbers)
+{
+    double *lying = new_array((size_t)(a->K * a->M), sizeof *lying);
+    void *x = new_matrix(a->K, a->M, a->x_stride, a->x_dtype, seed, STREAM_X, lying);
+    for (int64_t m = 0; m < a->M; m++)
+        for (int64_t k = 0; k < a->K; k++) numbers[m * a->K + k] = lying[k * a->M + m];
+    free(lying);
+    return x;
+}
+
 static void fill_case(matmul_case *c, uint64_t seed)
 {
     foci_matmul_args *a = &c->args;
     const matmul_spec *s = &c->spec;
     double *x = c->numbers, *w = x + a->M * a->K, *bias = w + a->N * a->K, *old = bias + a->N;
-    c->x = new_matrix(a->M, a->K, a->x_stride, s->x, seed, STREAM_X, x);
+    c->x = s->x_is_transposed ? new_columns(a, seed, x)
+                              : new_matrix(a->M, a->K, a->x_stride, s->x, seed, STREAM_X, x);
     if (s->rounds) make_whole(a, c->x, seed, x);
     c->before = new_matrix(a->M, a->N, a->out_stride, s->out, seed, STREAM_OLD, old);
     c->bias = new_matrix(1, a->N, a->N, FOCAL_F32, seed, STREAM_BIAS, bias);
     if (!s->adds) fill_nan(c->before, (size_t)(a->M * a->out_stride), s->out);
-    const int64_t weights = a->N * a->K;
-    const size_t bytes =
-        (size_t)(weights / focal_dtype_block(s->w)) * focal_dtype_block_bytes(s->w);
-    c->w = new_array(bytes + s->w_shift, 1);
-    fill_weights((unsigned char *)c->w + s->w_shift, s->w, weights, seed);
+    const size_t row = w_row_bytes(a), last = (size_t)(w_width(a) / focal_dtype_block(s->w)) *
+                                              focal_dtype_block_bytes(s->w);
+    c->w = new_array((size_t)(w_rows(a) - 1) * row + last + s->w_shift, 1);
+    for (int64_t r = 0; r < w_rows(a); r++)
+        fill_weights((unsigned char *)c->w + s->w_shift + (size_t)r * row, s->w, w_width(a),
+                     seed + (uint64_t)r * 1000);
     a->x = c->x;
     a->w = (char *)c->w + s->w_shift;
     a->out = c->out;
@@ -133,20 +166,23 @@ static void fill_case(matmul_case *c, uint64_t seed)
 matmul_case *matmul_case_new(const matmul_spec *spec, uint64_t seed)
 {
     matmul_case *c = new_array(1, sizeof *c);
-    const int64_t block = spec->is_transposed ? 1 : focal_dtype_block(spec->w);
-    const int64_t M = spec->M, N = spec->N, K = (spec->K + block - 1) / block * block;
+    const int64_t block = focal_dtype_block(spec->w), M = spec->M;
+    const int64_t N = spec->is_transposed ? foci_round_up(spec->N, block) : spec->N;
+    const int64_t K = spec->is_transposed ? spec->K : foci_round_up(spec->K, block);
     c->spec = *spec;
     c->args = (foci_matmul_args){.M = M,
                                  .N = N,
                                  .K = K,
                                  .x_dtype = spec->x,
-                                 .x_stride = K + spec->x_gap,
+                                 .x_stride = (spec->x_is_transposed ? M : K) + spec->x_gap,
+                                 .x_is_transposed = spec->x_is_transposed,
                                  .rounds_x = spec->rounds,
                                  .w_dtype = spec->w,
                                  .w_is_transposed = spec->is_transposed,
                                  .adds = spec->adds,
                                  .out_dtype = spec->out,
                                  .out_stride = N + spec->out_gap};
+    if (spec->w_gap > 0) c->args.w_stride = (spec->is_transposed ? N : K) + spec->w_gap * block;
     c->count = M * N;
     c->out_bytes = (size_t)(M * c->args.out_stride) * focal_dtype_bytes(spec->out);
     c->out = new_array(c->out_bytes, 1);
@@ -227,7 +263,6 @@ matmul_spec matmul_spec_random(uint64_t seed)
     static const int64_t M[] = {1, 2, 3, 4, 5, 7, 8, 12, 17, 37, 64, 65, 70, 71, 73, 84};
     static const int64_t N[] = {1, 2, 3, 5, 15, 16, 17, 31, 32, 33, 61, 64, 65, 97, 129, 211};
     static const int64_t K[] = {1, 2, 3, 15, 16, 31, 32, 33, 63, 65, 96, 160, 255, 257, 513, 577};
-    static const focal_dtype plain_types[] = {FOCAL_F32, FOCAL_BF16, FOCAL_F16};
     matmul_spec s = {.M = pick(seed, 0, M, FOCAL_COUNT(M)),
                      .N = pick(seed, 1, N, FOCAL_COUNT(N)),
                      .K = pick(seed, 2, K, FOCAL_COUNT(K)),
@@ -239,25 +274,29 @@ matmul_spec matmul_spec_random(uint64_t seed)
                      .adds = coin(seed, 8),
                      .x_gap = foci_random_below(seed, STREAM_SPEC, 9, 4),
                      .out_gap = foci_random_below(seed, STREAM_SPEC, 10, 4),
-                     .w_shift = foci_random_below(seed, STREAM_SPEC, 11, 5)};
-    if (!s.is_transposed && focal_dtype_block(s.w) > 1 && coin(seed, 13)) {
+                     .w_shift = foci_random_below(seed, STREAM_SPEC, 11, 5),
+                     .x_is_transposed = foci_random_below(seed, STREAM_SPEC, 12, 3) == 0,
+                     .w_gap =
+                         foci_max64(0, (int64_t)foci_random_below(seed, STREAM_SPEC, 14, 6) - 3)};
+    if (!s.is_transposed && !s.x_is_transposed && focal_dtype_block(s.w) > 1 && coin(seed, 13)) {
         s.x = FOCAL_F32;
         s.rounds = true;
     }
-    if (s.is_transposed) s.w = plain_types[foci_random_below(seed, STREAM_SPEC, 12, 3)];
     return s;
 }
 
 const char *matmul_case_text(const matmul_case *c)
 {
-    static char text[256];
+    static char text[320];
     const foci_matmul_args *a = &c->args;
-    (void)snprintf(text, sizeof text,
-                   "%lld x %lld x %lld, x %s%s, w %s%s, out %s%s%s, gaps %lld %lld, shift %zu",
-                   (long long)a->M, (long long)a->N, (long long)a->K, focal_dtype_name(a->x_dtype),
-                   a->rounds_x ? " rounded" : "", focal_dtype_name(a->w_dtype),
-                   a->w_is_transposed ? " transposed" : "", focal_dtype_name(a->out_dtype),
-                   a->bias ? ", bias" : "", a->adds ? ", adds" : "", (long long)c->spec.x_gap,
-                   (long long)c->spec.out_gap, c->spec.w_shift);
+    (void)snprintf(
+        text, sizeof text,
+        "%lld x %lld x %lld, x %s%s%s, w %s%s, out %s%s%s, gaps %lld %lld %lld, shift %zu",
+        (long long)a->M, (long long)a->N, (long long)a->K, focal_dtype_name(a->x_dtype),
+        a->rounds_x ? " rounded" : "", a->x_is_transposed ? " transposed" : "",
+        focal_dtype_name(a->w_dtype), a->w_is_transposed ? " transposed" : "",
+        focal_dtype_name(a->out_dtype), a->bias ? ", bias" : "", a->adds ? ", adds" : "",
+        (long long)c->spec.x_gap, (long long)c->spec.w_gap, (long long)c->spec.out_gap,
+        c->spec.w_shift);
     return text;
 }

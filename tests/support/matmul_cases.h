@@ -7,11 +7,14 @@
 #include "support/oracle_matmul.h"
 
 typedef struct matmul_spec {
-    int64_t M, N, K; /* K is rounded up to whole blocks of w */
+    int64_t M, N, K; /* K (N when is_transposed) is rounded up to whole blocks of w */
     focal_dtype x, w, out;
-    bool is_transposed, has_bias, adds;
+    bool is_transposed; /* w, */
+    bool x_is_transposed;
+    bool has_bias, adds;
     bool rounds;            /* rounds_x, with an x that this leaves alone */
     int64_t x_gap, out_gap; /* elements between rows */
+    int64_t w_gap;          /* the same in blocks */
     size_t w_shift;         /* bytes of w from the start of a line */
 } matmul_spec;
 
@@ -31,7 +34,7 @@ typedef struct matmul_case {
 matmul_case *matmul_case_new(const matmul_spec *spec, uint64_t seed);
 void matmul_case_free(matmul_case *c);
 
-/* Anything but quantised weights that lie transposed. */
+/* Anything. */
 matmul_spec matmul_spec_random(uint64_t seed);
 
 /* Puts out back as it was before the call: NaN wherever nothing is added to. */

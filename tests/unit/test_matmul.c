@@ -1,5 +1,5 @@
 /* Every kernel of the product agrees with the double oracle: shapes that break tiles, every type of
- * weights, transposed ones, bias, adding, gaps between rows, weights at any address. */
+ * weights, transposed ones and x, bias, adding, gaps between rows, weights at any address. */
 #include "support/check.h"
 
 #include <math.h>
@@ -56,6 +56,8 @@ static void kernels_match_oracle_at_edges(void **state)
                 run_kernels(*state, &spec, (uint64_t)n + 1);
                 spec.is_transposed = true;
                 run_kernels(*state, &spec, (uint64_t)n + 1);
+                spec.x_is_transposed = true;
+                run_kernels(*state, &spec, (uint64_t)n + 1);
             }
         }
     }
@@ -76,6 +78,11 @@ static void kernels_match_oracle_in_every_type(void **state)
                 spec.K = 5 * block;
                 spec.w_shift = 1;
                 run_kernels(*state, &spec, (uint64_t)w + 2);
+                if (spec.rounds) continue;
+                spec.is_transposed = true; /* whose columns are expanded in pieces */
+                spec.N = 2 * block + 3;
+                spec.K = 37;
+                run_kernels(*state, &spec, (uint64_t)w + 3);
             }
         }
     }

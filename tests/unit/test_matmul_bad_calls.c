@@ -45,6 +45,13 @@ BEND(out_negative, a->out_dtype = (focal_dtype)-1)
 BEND(w_unknown, a->w_dtype = (focal_dtype)14)
 BEND(w_negative, a->w_dtype = (focal_dtype)-1)
 BEND(w_transposed_blocks, (a->w_dtype = FOCAL_Q8_0, a->w_is_transposed = true))
+BEND(short_w_stride, a->w_stride = 63)
+BEND(negative_w_stride, a->w_stride = -64)
+BEND(huge_w_stride, a->w_stride = INT64_MAX)
+BEND(w_stride_in_block, (a->w_dtype = FOCAL_Q8_0, a->w_stride = 80))
+BEND(short_transposed_x, (a->x_is_transposed = true, a->x_stride = 2))
+BEND(out_in_transposed_x,
+     (a->x_is_transposed = true, a->x_stride = 9, a->out = (float *)writable(a->x) + 9 * 63))
 BEND(w_part_of_block, (a->w_dtype = FOCAL_Q4_1, a->K = 48))
 BEND(w_part_of_long_block, a->w_dtype = FOCAL_Q6_K)
 BEND(out_is_x, a->out = writable(a->x))
@@ -81,7 +88,13 @@ static const struct {
     {out_negative, NULL},
     {w_unknown, "matmul: w has the unknown type 14"},
     {w_negative, NULL},
-    {w_transposed_blocks, "matmul: transposed weights of q8_0, of which a block is 32"},
+    {w_transposed_blocks, "matmul: rows of 5 weights of q8_0, not whole blocks of 32"},
+    {short_w_stride, "matmul: stride 63 of w for rows of 64, in blocks of 1"},
+    {negative_w_stride, NULL},
+    {huge_w_stride, NULL},
+    {w_stride_in_block, "matmul: stride 80 of w for rows of 64, in blocks of 32"},
+    {short_transposed_x, "matmul: strides 2 of x and 5 of out for rows of 3 and 5"},
+    {out_in_transposed_x, "matmul: out overlaps x"},
     {w_part_of_block, "matmul: rows of 48 weights of q4_1, not whole blocks of 32"},
     {w_part_of_long_block, "matmul: rows of 64 weights of q6_k, not whole blocks of 256"},
     {out_is_x, "matmul: out overlaps x"},

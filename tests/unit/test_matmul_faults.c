@@ -13,6 +13,8 @@ static const matmul_spec specs[] = {
     {.M = 80, .N = 70, .K = 64},
     {.M = 80, .N = 70, .K = 64, .x = FOCAL_BF16, .w = FOCAL_Q4_1, .out = FOCAL_BF16},
     {.M = 80, .N = 70, .K = 64, .is_transposed = true, .w = FOCAL_F16},
+    {.M = 90, .N = 300, .K = 90, .is_transposed = true, .w = FOCAL_Q4_1},
+    {.M = 90, .N = 200, .K = 90, .is_transposed = true, .x_is_transposed = true},
 };
 /* clang-format on */
 

@@ -20,6 +20,8 @@ static const matmul_spec specs[] = {
     {.M = 80, .N = 200, .K = 320, .x = FOCAL_BF16, .w = FOCAL_Q8_0},
     {.M = 5, .N = 200, .K = 320, .w = FOCAL_Q8_0},
     {.M = 80, .N = 200, .K = 90, .is_transposed = true, .w = FOCAL_F16},
+    {.M = 90, .N = 300, .K = 90, .is_transposed = true, .w = FOCAL_Q4_1},
+    {.M = 90, .N = 200, .K = 90, .is_transposed = true, .x_is_transposed = true},
 };
 /* clang-format on */
 static const int32_t thread_counts[] = {2, 3, 7};

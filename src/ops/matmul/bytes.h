@@ -37,6 +37,7 @@ const foci_byte_type *foci_byte_type_of(focal_dtype dtype);
 static inline bool foci_takes_bytes(const foci_matmul_args *args)
 {
     return args->rounds_x && args->x_dtype == FOCAL_F32 && args->K % 32 == 0 &&
+           !args->x_is_transposed && !args->w_is_transposed && args->w_stride == 0 &&
            foci_byte_type_of(args->w_dtype) != NULL;
 }
 

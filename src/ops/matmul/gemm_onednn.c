@@ -83,10 +83,13 @@ static dnnl_status_t make_attributes(const foci_matmul_args *a, dnnl_primitive_a
 static dnnl_status_t make_gemm(const gemm_call *c, int64_t columns, gemm *g)
 {
     const foci_matmul_args *a = c->a;
-    const bool is_transposed = a->w_is_transposed;
-    DNNL_TRY(describe(&g->x, a->M, a->K, a->x_dtype, a->x_stride, 1));
-    DNNL_TRY(describe(&g->w, a->K, columns, a->x_dtype, is_transposed ? a->N : 1,
-                      is_transposed ? 1 : a->K));
+    const int64_t w_width = a->w_is_transposed ? a->N : a->K;
+    const bool keeps_stride = a->w_stride > 0 && foci_weights_in_place(&c->w);
+    const int64_t w_stride = keeps_stride ? a->w_stride : w_width;
+    DNNL_TRY(describe(&g->x, a->M, a->K, a->x_dtype, a->x_is_transposed ? 1 : a->x_stride,
+                      a->x_is_transposed ? a->x_stride : 1));
+    DNNL_TRY(describe(&g->w, a->K, columns, a->x_dtype, a->w_is_transposed ? w_stride : 1,
+                      a->w_is_transposed ? 1 : w_stride));
     DNNL_TRY(describe(&g->bias, 1, columns, FOCAL_F32, columns, 1));
     DNNL_TRY(describe(&g->out, a->M, columns, a->out_dtype, a->out_stride, 1));
     dnnl_matmul_desc_t desc;

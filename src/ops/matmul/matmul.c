@@ -50,7 +50,7 @@ focal_status foci_matmul(focal_ctx *ctx, const foci_matmul_args *args)
 bool foci_matmul_share_x(const foci_matmul_args *a, const foci_matmul_args *b)
 {
     return a->x == b->x && a->M == b->M && a->K == b->K && a->x_dtype == b->x_dtype &&
-           a->x_stride == b->x_stride;
+           a->x_stride == b->x_stride && a->x_is_transposed == b->x_is_transposed;
 }
 
 /* All products read the same x, which may be rounded, and one kernel takes them together. */

@@ -10,19 +10,21 @@
  * the fast one: weights are rounded to bfloat16 (nothing is lost when they are), products are
  * exact, sums float32. rounds_x is the fastest where rows are few and weights quantised: float32 x
  * may be rounded to whole numbers of 16 bits, one scale for each 32, and runs of elements are then
- * multiplied and summed exactly, as integers, and scaled in float32. A row holds whole
- * blocks of its type; its bytes may lie at any address. x, bias and out lie at a multiple of their
- * element and belong to the caller; out overlaps neither x nor w, though rows of x and out may
- * alternate in one buffer of the same stride in bytes. */
+ * multiplied and summed exactly, as integers, and scaled in float32. A row of w as it lies holds
+ * whole blocks of its type; its bytes may lie at any address. x, bias and out lie at a multiple of
+ * their element and belong to the caller; out overlaps neither x nor w, though rows of x and out
+ * may alternate in one buffer of the same stride in bytes. */
 typedef struct foci_matmul_args {
     int64_t M, N, K;
     const void *x; /* (M,K) */
     focal_dtype x_dtype;
-    int64_t x_stride; /* elements from row to row, at least K */
+    int64_t x_stride;     /* elements from row to row as they lie, at least a row */
+    bool x_is_transposed; /* x is (K,M) instead */
     bool rounds_x;
-    const void *w; /* (N,K), rows one behind the other */
+    const void *w; /* (N,K) */
     focal_dtype w_dtype;
-    bool w_is_transposed; /* w is (K,N) instead: float32, bfloat16 and float16 only */
+    bool w_is_transposed; /* w is (K,N) instead */
+    int64_t w_stride;     /* as x_stride, whole blocks; 0: rows one behind the other */
     const float *bias;    /* (N) or NULL */
     bool adds;            /* out += instead of out = */
     void *out;            /* (M,N) */

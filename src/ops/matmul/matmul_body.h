@@ -13,14 +13,16 @@
 #include "base/ctx.h"
 #include "base/pool.h"
 #include "ops/activate_body.h"
-#include "ops/matmul/matmul_few_body.h"
+#include "ops/matmul/matmul_pack_body.h"
 
 enum {
     ROW_BLOCK = 1008, /* rows of x packed at a time, whole tiles: bounds the scratch */
     ITEM_PANELS = 4,  /* of an item at most: 288 KiB of float32 at K = 576, in a cache of 1 MiB */
-    CACHE_SETS = 64   /* of the first cache: addresses as many lines apart share a set */
+    PACK_LINES = 32,  /* of words, of an x that lies transposed, packed at a time */
+    CACHE_WORDS = 128 * 1024, /* of a tile's or strip's rows and an item's panels together */
+    CACHE_SETS = 64           /* of the first cache: addresses as many lines apart share a set */
 };
-_Static_assert(ROW_BLOCK % MR == 0, "a block of rows is whole tiles");
+_Static_assert(ROW_BLOCK % STRIP == 0, "a block of rows is whole tiles and strips");
 
 /* Products of one x, one block of its rows, and how they are cut: items of panels, and parts of the
  * rows where there are fewer items than threads. */
@@ -44,50 +46,27 @@ static void pack_tile(void *arg, int64_t index, int32_t thread)
     for (int64_t m = index * MR; m < (index + 1) * MR; m++) pack_x(c->p, c->x, c->row, m, c->rows);
 }
 
-/* The weights of outputs n .. n + NR (zeros past N) as packed words [w][NR]. */
-static void pack_panel(const product *p, int64_t n, float *panel, char *rows)
+static void pack_lines(void *arg, int64_t index, int32_t thread)
 {
-    for (int64_t k = 0; k < p->a->K; k += FOCI_WEIGHT_PIECE) {
-        const int64_t count = foci_min64(p->a->K - k, FOCI_WEIGHT_PIECE);
-        const char *row[NR];
-        for (int64_t r = 0; r < NR; r++) {
-            char *buffer = rows + r * FOCI_WEIGHT_PIECE * (int64_t)sizeof(float);
-            row[r] = n + r < p->a->N ? foci_weights_row(&p->w, n + r, k, count, buffer) : NULL;
-        }
-        pack_transposed(panel + k / PACK * NR, row, p->w.row_dtype, count);
-    }
-}
-
-/* The same of weights that lie transposed: NR columns of PACK rows make a row of words. */
-static void pack_panel_transposed(const product *p, int64_t n, float *panel, char *rows)
-{
-    const int64_t width = foci_min64(p->a->N - n, NR), K = p->a->K;
-    for (int64_t k = 0; k < K; k += PACK) {
-        const char *row[PACK];
-        for (int64_t i = 0; i < PACK; i++) {
-            char *buffer = rows + i * NR * (int64_t)sizeof(float);
-            row[i] = k + i < K ? foci_weights_row(&p->w, k + i, n, width, buffer) : NULL;
-        }
-        vec lo, hi;
-        load_columns(row[0], row[PACK - 1], p->w.row_dtype, 0, width, &lo, &hi);
-        v_zip(&lo, &hi);
-        v_store(panel, lo);
-        v_store(panel + VL, hi);
-        panel += NR;
-    }
+    (void)thread;
+    const many_call *c = arg;
+    const int64_t begin = index * PACK_LINES, end = foci_min64(c->p->words, begin + PACK_LINES);
+    pack_x_transposed(c->p, c->x, c->row, c->rows, begin, end);
 }
 
 /* sums (MR,NR) of `rows` rows of x, from row m of the block on, against a panel. The sum is cut
  * into blocks, which loses less than one long sum. */
 FOCI_INLINE void sum_tile(const product *p, int64_t m, const float *panel, float *sums,
-                          const int rows)
+                          const int rows, const int step)
 {
+    const float *x = p->x + (step == 1 ? m * p->x_words : strip_at(p, m));
+    const int64_t lda = step == 1 ? p->x_words : 1;
     for (int64_t w = 0; w < p->words; w += p->sum_words) {
         const int64_t words = foci_min64(p->words - w, p->sum_words);
         vec acc[MR][2];
 #pragma GCC unroll 12
         for (int r = 0; r < rows; r++) acc[r][0] = acc[r][1] = v_zero();
-        tile_dot_rows(acc, p->x + m * p->x_words + w, p->x_words, panel + w * NR, words, 2, rows);
+        tile_dot_rows(acc, x + w * step, lda, step, panel + w * NR, words, 2, rows);
 #pragma GCC unroll 12
         for (int r = 0; r < rows; r++) {
             float *sum = sums + (int64_t)r * NR;
@@ -97,20 +76,31 @@ FOCI_INLINE void sum_tile(const product *p, int64_t m, const float *panel, float
     }
 }
 
-/* The same for up to MR rows, no tile higher than it must be; where the rows end, it begins so much
+/* The same for up to MR rows, no tile higher than it must be. */
+FOCI_INLINE void sum_some(const product *p, int64_t m, int64_t rows, const float *panel,
+                          float sums[MR * NR], const int step)
+{
+    if (rows > MR - 3)
+        sum_tile(p, m, panel, sums, MR, step);
+    else if (rows > MR / 2)
+        sum_tile(p, m, panel, sums, MR - 3, step);
+    else if (rows > 3)
+        sum_tile(p, m, panel, sums, MR / 2, step);
+    else
+        sum_tile(p, m, panel, sums, 3, step);
+}
+
+/* The same for either form of x. Where the rows end, a tile of rows that lie apart begins so much
  * earlier. Returns the sums of row m. */
 static const float *sum_rows(const product *p, int64_t m, int64_t rows, const float *panel,
                              float sums[MR * NR])
 {
+    if (p->a->x_is_transposed) {
+        sum_some(p, m, rows, panel, sums, STRIP);
+        return sums;
+    }
     const int64_t height = foci_round_up(rows, 3), early = foci_min64(m, height - rows);
-    if (height == MR)
-        sum_tile(p, m - early, panel, sums, MR);
-    else if (height == MR - 3)
-        sum_tile(p, m - early, panel, sums, MR - 3);
-    else if (height == MR / 2)
-        sum_tile(p, m - early, panel, sums, MR / 2);
-    else
-        sum_tile(p, m - early, panel, sums, 3);
+    sum_some(p, m - early, height, panel, sums, 1);
     return sums + early * NR;
 }
 
@@ -186,13 +176,14 @@ static void multiply_item(void *arg, int64_t index, int32_t thread)
     const int64_t begin = index % c->item_count * c->item_panels;
     const int64_t count = foci_min64(c->panels - begin, c->item_panels);
     packed_panel at[ITEM_PANELS];
-    for (int64_t n = 0; n < count; n++, words += panel_words) {
+    for (int64_t n = 0; n < count; n++) {
         at[n] = find_panel(c, begin + n);
-        at[n].words = words;
-        if (at[n].p->a->w_is_transposed)
-            pack_panel_transposed(at[n].p, at[n].n, words, rows);
-        else
-            pack_panel(at[n].p, at[n].n, words, rows);
+        at[n].words = words + n * panel_words;
+    }
+    for (int64_t n = 0, run; n < count; n += run) {
+        run = 1; /* panels of one product that lie side by side */
+        while (n + run < count && at[n + run].p == at[n].p) run++;
+        pack_panels(at[n].p, at[n].n, run, words + n * panel_words, rows);
     }
     const int64_t first = index / c->item_count * c->part * MR;
     const int64_t last = foci_min64(c->rows, first + c->part * MR);
@@ -208,10 +199,10 @@ static void multiply_item(void *arg, int64_t index, int32_t thread)
 
 /* The largest number of panels, a multiple of `step`, with which no thread has more to do than with
  * others. */
-static int64_t choose_panels(int64_t panels, int64_t step, int64_t threads)
+static int64_t choose_panels(int64_t panels, int64_t step, int64_t most, int64_t threads)
 {
     int64_t best = step, least = INT64_MAX;
-    for (int64_t item = ITEM_PANELS / step * step; item >= step; item -= step) {
+    for (int64_t item = most / step * step; item >= step; item -= step) {
         const int64_t longest = foci_pieces(foci_pieces(panels, item), threads) * item;
         if (longest >= least) continue;
         least = longest;
@@ -226,8 +217,9 @@ static int64_t choose_panels(int64_t panels, int64_t step, int64_t threads)
 static bool is_packed(const foci_matmul_args *a)
 {
     const int64_t bytes = a->x_stride * (int64_t)focal_dtype_bytes(a->x_dtype), line = 64;
-    return a->x_dtype == (PACK == 2 ? FOCAL_BF16 : FOCAL_F32) && a->K % PACK == 0 && a->M >= MR &&
-           bytes % (int64_t)sizeof(float) == 0 && (uintptr_t)a->x % sizeof(float) == 0 &&
+    return !a->x_is_transposed && a->x_dtype == (PACK == 2 ? FOCAL_BF16 : FOCAL_F32) &&
+           a->K % PACK == 0 && a->M >= MR && bytes % (int64_t)sizeof(float) == 0 &&
+           (uintptr_t)a->x % sizeof(float) == 0 &&
            (bytes % line != 0 || bytes / line % (CACHE_SETS / 2) != 0);
 }
 
@@ -243,13 +235,16 @@ static focal_status multiply_in_blocks(focal_ctx *ctx, many_call *c)
 {
     const foci_matmul_args *a = c->p->a;
     const int64_t blocks = foci_pieces(a->M, ROW_BLOCK);
-    const int64_t most = foci_round_up(foci_pieces(a->M, blocks), MR);
+    const int64_t most = foci_round_up(foci_pieces(a->M, blocks), a->x_is_transposed ? STRIP : MR);
     c->x = foci_scratch(ctx, (size_t)most, (size_t)c->p->x_words * sizeof(float));
     if (!c->x) return FOCAL_ENOMEM;
     for (int32_t n = 0; n < c->count; n++) c->p[n].x = c->x;
     for (c->row = 0; c->row < a->M; c->row += most) {
         c->rows = foci_min64(a->M - c->row, most);
-        foci_parallel(ctx, foci_pieces(c->rows, MR), pack_tile, c);
+        if (a->x_is_transposed)
+            foci_parallel(ctx, foci_pieces(c->p->words, PACK_LINES), pack_lines, c);
+        else
+            foci_parallel(ctx, foci_pieces(c->rows, MR), pack_tile, c);
         multiply_block(ctx, c);
     }
     foci_scratch_free(ctx, c->x);
@@ -281,7 +276,10 @@ static focal_status multiply_many(focal_ctx *ctx, const foci_matmul_args *args, 
         p[n] = product_of(ctx, &args[n]);
         c.panels += foci_pieces(args[n].N, NR);
     }
-    c.item_panels = choose_panels(c.panels, activation ? count : 1, threads);
+    const int64_t left = args->x_is_transposed ? STRIP : MR;
+    const int64_t most = (CACHE_WORDS / p->words - left) / NR;
+    c.item_panels = choose_panels(c.panels, activation ? count : 1,
+                                  foci_max64(1, foci_min64(most, ITEM_PANELS)), threads);
     c.item_count = foci_pieces(c.panels, c.item_panels);
     c.thread_bytes =
         (size_t)(c.item_panels * p->words * NR + (int64_t)NR * FOCI_WEIGHT_PIECE) * sizeof(float);
@@ -303,7 +301,7 @@ static focal_status multiply_many(focal_ctx *ctx, const foci_matmul_args *args, 
 
 static focal_status multiply(focal_ctx *ctx, const foci_matmul_args *args)
 {
-    if (args->M > FOCI_MATMUL_FEW || args->w_is_transposed)
+    if (args->M > FOCI_MATMUL_FEW || args->w_is_transposed || args->x_is_transposed)
         return multiply_many(ctx, args, 1, NULL);
     product p = product_of(ctx, args);
     return multiply_few(ctx, &p);

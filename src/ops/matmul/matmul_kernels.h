@@ -26,6 +26,13 @@ extern const size_t foci_matmul_kernel_count;
 /* After it, any kernel whose can() agrees may run. */
 focal_status foci_matmul_check(focal_ctx *ctx, const foci_matmul_args *args);
 
+/* The same for a call that stands for another, in that one's words. */
+typedef struct foci_matmul_names {
+    const char *op, *x, *w, *out, *M, *N, *K;
+} foci_matmul_names;
+focal_status foci_matmul_check_as(focal_ctx *ctx, const foci_matmul_args *args,
+                                  const foci_matmul_names *names);
+
 /* The first kernel in the table that is allowed and can; NULL when the pinned one cannot. */
 const foci_matmul_kernel *foci_matmul_pick(const focal_ctx *ctx, const foci_matmul_args *args);
 

@@ -33,6 +33,14 @@ static float element(const char *row, int64_t n, focal_dtype dtype)
     return foci_bf16_to_float(half);
 }
 
+static float x_element(const foci_matmul_args *a, int64_t m, int64_t k)
+{
+    const int64_t row = a->x_is_transposed ? k : m;
+    const size_t bytes = (size_t)a->x_stride * focal_dtype_bytes(a->x_dtype);
+    return element((const char *)a->x + (size_t)row * bytes, a->x_is_transposed ? m : k,
+                   a->x_dtype);
+}
+
 /* Weights k .. k + count of output n, as floats. */
 static void read_weights(const ref_call *c, int64_t n, int64_t k, int64_t count, float *to)
 {
@@ -42,8 +50,11 @@ static void read_weights(const ref_call *c, int64_t n, int64_t k, int64_t count,
         for (int64_t i = 0; i < count; i++) to[i] = element(row, i, c->w.row_dtype);
         return;
     }
-    for (int64_t i = 0; i < count; i++)
-        to[i] = element(foci_weights_row(&c->w, k + i, n, 1, expanded), 0, c->w.row_dtype);
+    const int64_t in_block = n % c->w.block;
+    for (int64_t i = 0; i < count; i++) {
+        const char *block = foci_weights_row(&c->w, k + i, n - in_block, c->w.block, expanded);
+        to[i] = element(block, in_block, c->w.row_dtype);
+    }
 }
 
 static void finish(const foci_matmul_args *a, int64_t m, int64_t n, double sum)
@@ -67,7 +78,6 @@ static void column(void *arg, int64_t n, int32_t thread)
     (void)thread;
     const ref_call *c = arg;
     const foci_matmul_args *a = c->a;
-    const size_t x_bytes = (size_t)a->x_stride * focal_dtype_bytes(a->x_dtype);
     for (int64_t first = 0; first < a->M; first += REF_ROWS) {
         const int64_t rows = foci_min64(a->M - first, REF_ROWS);
         double sum[REF_ROWS] = {0};
@@ -75,11 +85,9 @@ static void column(void *arg, int64_t n, int32_t thread)
             const int64_t count = foci_min64(a->K - k, FOCI_WEIGHT_PIECE);
             float w[FOCI_WEIGHT_PIECE];
             read_weights(c, n, k, count, w);
-            for (int64_t m = 0; m < rows; m++) {
-                const char *x = (const char *)a->x + (size_t)(first + m) * x_bytes;
+            for (int64_t m = 0; m < rows; m++)
                 for (int64_t i = 0; i < count; i++)
-                    sum[m] += (double)element(x, k + i, a->x_dtype) * (double)w[i];
-            }
+                    sum[m] += (double)x_element(a, first + m, k + i) * (double)w[i];
         }
         for (int64_t m = 0; m < rows; m++) finish(a, first + m, n, sum[m]);
     }

@@ -4,6 +4,7 @@
 foci_weights foci_weights_of(const focal_ctx *ctx, const foci_matmul_args *a, bool widens)
 {
     const int64_t width = a->w_is_transposed ? a->N : a->K;
+    const int64_t stride = a->w_stride > 0 ? a->w_stride : width;
     const int64_t block = focal_dtype_block(a->w_dtype);
     const size_t block_bytes = focal_dtype_block_bytes(a->w_dtype);
     return (foci_weights){
@@ -11,7 +12,7 @@ foci_weights foci_weights_of(const focal_ctx *ctx, const foci_matmul_args *a, bo
         .dtype = a->w_dtype,
         .block = block,
         .block_bytes = block_bytes,
-        .row_bytes = (size_t)(width / block) * block_bytes,
+        .row_bytes = (size_t)(stride / block) * block_bytes,
         .row_dtype = widens && a->w_dtype == FOCAL_BF16 ? FOCAL_BF16 : a->x_dtype,
         .expand = foci_quant_pick(ctx),
     };
