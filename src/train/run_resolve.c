@@ -22,6 +22,12 @@ static focal_status resolve_model(focal_ctx *ctx, foci_run *run)
                          "run: a width of %lld does not divide into %lld heads: set model.head_dim",
                          (long long)run->model.width, (long long)run->model.heads);
     if (run->model.head_dim == 0) run->model.head_dim = run->model.width / run->model.heads;
+    const foci_run_key *head_dim = &foci_run_keys[foci_run_find(foci_text_of("model.head_dim"))];
+    if ((double)run->model.head_dim > head_dim->most)
+        return foci_fail(ctx, FOCAL_EINVAL,
+                         "run: %lld heads of a width of %lld have %lld each, %.0f is the most",
+                         (long long)run->model.heads, (long long)run->model.width,
+                         (long long)run->model.head_dim, head_dim->most);
     if (!is_gpt2 && run->model.head_dim % 2 != 0)
         return foci_fail(ctx, FOCAL_EINVAL, "run: model.head_dim is %lld, rope needs an even one",
                          (long long)run->model.head_dim);
