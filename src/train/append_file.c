@@ -27,7 +27,7 @@ focal_status foci_append_open(focal_ctx *ctx, const char *path, bool must_be_new
     /* O_NONBLOCK: a pipe of that name must not hang us before it is refused. */
     const int flags = O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK | (must_be_new ? O_EXCL : 0);
     file->fd = open(path, flags, 0666);
-    struct stat info;
+    struct stat info = {0};
     focal_status status = FOCAL_OK;
     if (file->fd < 0 || fstat(file->fd, &info) != 0)
         status = fail_errno(file, errno);

@@ -40,7 +40,8 @@ size_t foci_block_bytes(const foci_block *block);
 /* Writes a file of these blocks beside its final name, syncs it, renames it and syncs the folder.
  * Nothing is copied: the blocks go from where they lie to the system. FOCAL_EINVAL on a wrong
  * block or step, FOCAL_EIO with the system's words when anything fails; a file that was there
- * before is then untouched and nothing is left behind. */
+ * before is then untouched and nothing is left behind (only where the last step, the folder's sync,
+ * fails, the new file is in its place already). */
 focal_status foci_checkpoint_write(focal_ctx *ctx, const char *path, int64_t step,
                                    const foci_block *blocks, int64_t count);
 

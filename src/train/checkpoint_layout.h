@@ -7,7 +7,8 @@
 
 #include "train/checkpoint.h"
 
-#define FOCI_CHECKPOINT_MAGIC "focalck1"
+/* The first bytes of a file. */
+static const uint8_t foci_ck_magic[8] = {'f', 'o', 'c', 'a', 'l', 'c', 'k', '1'};
 
 /* Offsets in the file; all numbers are little endian. */
 enum {

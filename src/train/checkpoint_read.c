@@ -41,7 +41,7 @@ static focal_status check_header(const image *file, int64_t *step, int64_t *coun
     if (file->bytes < FOCI_CK_HEADER)
         return foci_fail(file->ctx, FOCAL_EFORMAT, "%s: %zu bytes, a checkpoint has %d at least",
                          file->path, file->bytes, FOCI_CK_HEADER);
-    if (memcmp(head, FOCI_CHECKPOINT_MAGIC, 8) != 0)
+    if (memcmp(head, foci_ck_magic, sizeof foci_ck_magic) != 0)
         return foci_fail(file->ctx, FOCAL_EFORMAT, "%s: not a checkpoint of focal", file->path);
     if (foci_ck_get(head + FOCI_CK_HEADER_CRC, 4) !=
         foci_crc32c(file->ctx, 0, head, FOCI_CK_HEADER_CRC))

@@ -161,7 +161,7 @@ static void write_all(output *out, uint8_t *head, int64_t step, const foci_block
         const uint32_t crc = stream(out, blocks[n].data, foci_block_bytes(&blocks[n]));
         put_record(table + n * FOCI_CK_RECORD, &blocks[n], offset, crc);
     }
-    memcpy(head, FOCI_CHECKPOINT_MAGIC, 8);
+    memcpy(head, foci_ck_magic, sizeof foci_ck_magic);
     foci_ck_put(head + FOCI_CK_FILE_BYTES, 8, out->offset);
     foci_ck_put(head + FOCI_CK_STEP, 8, (uint64_t)step);
     foci_ck_put(head + FOCI_CK_COUNT, 8, (uint64_t)count);

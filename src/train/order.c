@@ -101,7 +101,7 @@ static focal_status divide(focal_ctx *ctx, const foci_order *order, int64_t begi
     for (int64_t n = 0; n < count; n++) {
         if (w->starts[n] <= begin + last || w->starts[n] > begin + length)
             return foci_fail(ctx, FOCAL_EFORMAT, "order: documents begin at %lld and then at %lld",
-                             (long long)(begin + last), (long long)w->starts[n]);
+                             (long long)begin + last, (long long)w->starts[n]);
         const int32_t row = (int32_t)(w->starts[n] - begin);
         rows->targets[first + row - 1] = -1;
         if (row == length) break; /* only the last target lies in the next document */

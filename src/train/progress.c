@@ -34,7 +34,7 @@ void foci_progress_time(double seconds, char out[FOCI_PROGRESS_TIME])
         (void)snprintf(out, FOCI_PROGRESS_TIME, "%" PRId64 " s", whole);
     else if (minutes < 60)
         (void)snprintf(out, FOCI_PROGRESS_TIME, "%" PRId64 " min", minutes);
-    else if (minutes < 48 * 60)
+    else if (minutes / 60 < 48)
         (void)snprintf(out, FOCI_PROGRESS_TIME, "%" PRId64 " h %02" PRId64 " min", minutes / 60,
                        minutes % 60);
     else

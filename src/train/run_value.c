@@ -103,6 +103,22 @@ static bool read_choice(const foci_run_key *key, foci_text text, int64_t *out)
     }
 }
 
+/* What stands behind a backslash for another character; NUL: nothing. */
+static char escaped(char c)
+{
+    switch (c) {
+    case 'n':
+        return '\n';
+    case 't':
+        return '\t';
+    case '"':
+    case '\\':
+        return c;
+    default:
+        return '\0';
+    }
+}
+
 /* As it stands, or between quotes with \" \\ \n and \t. */
 static bool read_string(foci_text text, char out[FOCI_RUN_TEXT])
 {
@@ -115,9 +131,8 @@ static bool read_string(foci_text text, char out[FOCI_RUN_TEXT])
         if (is_quoted && c == '"') return false; /* behind it stands more */
         if (is_quoted && c == '\\') {
             if (++n == end) return false; /* the last quote was escaped */
-            const char *escape = memchr("\"\\nt", text.data[n], 4);
-            if (!escape) return false;
-            c = *escape == 'n' ? '\n' : *escape == 't' ? '\t' : *escape;
+            c = escaped(text.data[n]);
+            if (c == '\0') return false;
         }
         if (length == FOCI_RUN_TEXT - 1) return false;
         out[length++] = c;
@@ -201,9 +216,11 @@ static void print_string(const char *text, char *out)
 {
     *out++ = '"';
     for (; *text; text++) {
-        const char c = *text;
+        char c = *text;
         if (c == '"' || c == '\\' || c == '\n' || c == '\t') *out++ = '\\';
-        *out++ = c == '\n' ? 'n' : c == '\t' ? 't' : c;
+        if (c == '\n') c = 'n';
+        if (c == '\t') c = 't';
+        *out++ = c;
     }
     *out++ = '"';
     *out = '\0';

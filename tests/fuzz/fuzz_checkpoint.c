@@ -20,7 +20,7 @@ static void require(int is_true, const char *what)
 static void mend(const focal_ctx *ctx, uint8_t *image, size_t bytes)
 {
     if (bytes < FOCI_CK_HEADER) return;
-    memcpy(image, FOCI_CHECKPOINT_MAGIC, 8);
+    memcpy(image, foci_ck_magic, sizeof foci_ck_magic);
     foci_ck_put(image + FOCI_CK_FILE_BYTES, 8, bytes);
     const uint64_t count = foci_ck_get(image + FOCI_CK_COUNT, 8);
     if (count <= (bytes - FOCI_CK_HEADER) / FOCI_CK_RECORD) {

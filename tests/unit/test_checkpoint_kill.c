@@ -107,7 +107,7 @@ static void kills_lose_nothing(void **state)
         /* At most the two that are kept, one that was to go, and one unfinished. */
         assert_in_range(folder_count(&f), 0, 4);
         char name[64];
-        (void)snprintf(name, sizeof name, "step-%010lld.ckpt.part", (long long)(found + 1));
+        (void)snprintf(name, sizeof name, "step-%010lld.ckpt.part", (long long)found + 1);
         parts += access(folder_file(&f, name), F_OK) == 0;
     }
     print_message("%ld kills, %d of them in the midst of writing, %lld checkpoints\n", kills, parts,

@@ -172,7 +172,7 @@ static void windows_are_what_they_say(void **state)
                                 .crosses_documents = form == 3};
             assert_status(ctx, foci_order_check(ctx, &order), FOCAL_OK);
             assert_int_equal(order.window_count, form ? 882 / 13 : 1002 / 32);
-            const foci_rows rows = new_rows(5 * 32);
+            const foci_rows rows = new_rows(160);
             foci_rows got = rows;
             for (int64_t first = 0; first < 3 * order.window_count; first += 5) {
                 assert_status(ctx, foci_order_read(ctx, &order, first, 5, &got), FOCAL_OK);
@@ -214,20 +214,19 @@ static void an_epoch_sees_all(void **state)
 static void passes_do_not_matter(void **state)
 {
     focal_ctx *ctx = *state;
-    enum { BATCH = 12, LENGTH = 8 };
+    enum { BATCH = 12, LENGTH = 8, FIRST = 7 * BATCH, ROWS = BATCH * LENGTH };
     const foci_tokens tokens = new_stream(ctx, 333, 5);
     foci_order order = {
         .tokens = &tokens, .end = 333, .length = LENGTH, .seed = 3, .is_shuffled = true};
     assert_status(ctx, foci_order_check(ctx, &order), FOCAL_OK);
-    const foci_rows whole = new_rows(BATCH * LENGTH), part = new_rows(BATCH * LENGTH);
+    const foci_rows whole = new_rows(ROWS), part = new_rows(ROWS);
     foci_rows all = whole;
-    assert_status(ctx, foci_order_read(ctx, &order, 7 * BATCH, BATCH, &all), FOCAL_OK);
+    assert_status(ctx, foci_order_read(ctx, &order, FIRST, BATCH, &all), FOCAL_OK);
     for (int32_t piece = 4; piece > 0; piece -= 3) {
         int64_t sequence = 0;
         for (int32_t from = 0; from < BATCH; from += piece) {
             foci_rows got = part;
-            assert_status(ctx, foci_order_read(ctx, &order, 7 * BATCH + from, piece, &got),
-                          FOCAL_OK);
+            assert_status(ctx, foci_order_read(ctx, &order, FIRST + from, piece, &got), FOCAL_OK);
             const size_t bytes = (size_t)piece * LENGTH * sizeof(int32_t);
             assert_memory_equal(got.ids, all.ids + (ptrdiff_t)from * LENGTH, bytes);
             assert_memory_equal(got.targets, all.targets + (ptrdiff_t)from * LENGTH, bytes);
