@@ -162,7 +162,7 @@ static focal_status put_summary(foci_events *events, double now, int64_t step, c
 focal_status foci_events_scalar(foci_events *events, double now, int64_t step, const char *tag,
                                 double value)
 {
-    uint8_t room[8];
+    uint8_t room[8] = {0};
     message fields = {room, 0};
     put_float(&fields, VALUE_SIMPLE, (float)value);
     return put_summary(events, now, step, tag, &fields);
@@ -175,7 +175,8 @@ focal_status foci_events_text(foci_events *events, double now, int64_t step, con
     const size_t room = strlen(text) + EVENT_ROOM;
     uint8_t *block = foci_scratch(ctx, 2, room);
     if (!block) return FOCAL_ENOMEM;
-    uint8_t dim_room[16], shape_room[24], plugin_room[16], metadata_room[24];
+    uint8_t dim_room[16] = {0}, shape_room[24] = {0}, plugin_room[16] = {0},
+            metadata_room[24] = {0};
     message dim = {dim_room, 0}, shape = {shape_room, 0}, tensor = {block, 0};
     message plugin = {plugin_room, 0}, metadata = {metadata_room, 0}, fields = {block + room, 0};
     put_int(&dim, DIM_SIZE, 1);
@@ -250,7 +251,7 @@ focal_status foci_events_open(focal_ctx *ctx, const char *folder, int64_t step, 
         status = put_event(events, now, 0, EVENT_FILE_VERSION, version, sizeof version - 1);
     if (status == FOCAL_OK && step >= 0) {
         /* TensorBoard drops what it has read of this step and those behind it. */
-        uint8_t room[8];
+        uint8_t room[8] = {0};
         message session = {room, 0};
         put_int(&session, SESSION_STATUS, SESSION_START);
         status = put_event(events, now, step + 1, EVENT_SESSION_LOG, session.data, session.bytes);

@@ -273,13 +273,13 @@ int foci_run_find(foci_text name)
 static int edit_distance(foci_text a, foci_text b)
 {
     int row[COMPARED + 1];
-    const size_t a_bytes = a.bytes < COMPARED ? a.bytes : COMPARED;
-    const size_t b_bytes = b.bytes < COMPARED ? b.bytes : COMPARED;
-    for (size_t j = 0; j <= b_bytes; j++) row[j] = (int)j;
-    for (size_t i = 0; i < a_bytes; i++) {
+    const int64_t a_bytes = foci_min64((int64_t)a.bytes, COMPARED);
+    const int64_t b_bytes = foci_min64((int64_t)b.bytes, COMPARED);
+    for (int64_t j = 0; j <= b_bytes; j++) row[j] = (int)j;
+    for (int64_t i = 0; i < a_bytes; i++) {
         int corner = row[0];
         row[0] = (int)i + 1;
-        for (size_t j = 0; j < b_bytes; j++) {
+        for (int64_t j = 0; j < b_bytes; j++) {
             const int change = corner + (a.data[i] != b.data[j]);
             corner = row[j + 1];
             const int shorter = (row[j] < row[j + 1] ? row[j] : row[j + 1]) + 1;

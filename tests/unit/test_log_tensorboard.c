@@ -21,7 +21,8 @@ static void the_bytes_are_tensorboards(void **state)
     const folder f = folder_new();
     foci_events *events = NULL;
     char text[20 * 18 + 1] = "";
-    for (size_t n = 0; n < 20; n++) memcpy(text + 18 * n, "Once upon a t\xC3\xAFme\n", 18);
+    for (size_t n = 0; n < 20; n++)
+        (void)snprintf(text + 18 * n, sizeof text - 18 * n, "Once upon a t\xC3\xAFme\n");
     assert_status(ctx, foci_events_open(ctx, f.path, 100, now, &events), FOCAL_OK);
     assert_status(ctx, foci_events_scalar(events, now, 0, "loss/train", 10.5), FOCAL_OK);
     assert_status(ctx, foci_events_scalar(events, now, 150, "loss/train", 3.14159), FOCAL_OK);
