@@ -142,9 +142,9 @@ static int set_value(const cli_usage *usage, const cli_option *option, const cha
     case CLI_TEXTS: {
         cli_texts *texts = option->target;
         if (!*text) return cli_wrong("%s: --%s must not be empty", name_of(usage), option->name);
-        if (texts->count == CLI_MAX_LIST)
+        if (texts->count == CLI_MAX_TEXTS)
             return cli_wrong("%s: --%s at most %d times", name_of(usage), option->name,
-                             CLI_MAX_LIST);
+                             CLI_MAX_TEXTS);
         texts->items[texts->count++] = text;
         return -1;
     }
@@ -279,6 +279,8 @@ cli_option cli_threads_option(int64_t *threads)
 /* An argument that is no option. */
 static int take_argument(const cli_usage *usage, const char *word)
 {
+    if (usage->taken && usage->taken->count == CLI_MAX_TEXTS)
+        return cli_wrong("%s: more than %d arguments", name_of(usage), CLI_MAX_TEXTS);
     if (!usage->taken || usage->taken->count == usage->most)
         return cli_wrong("%s: unexpected argument '%s'; see %s --help", name_of(usage), word,
                          usage->command);

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { CLI_MAX_LIST = 64 };
+enum { CLI_MAX_LIST = 64, CLI_MAX_TEXTS = 4096 };
 
 typedef struct cli_list {
     int64_t items[CLI_MAX_LIST];
@@ -14,7 +14,7 @@ typedef struct cli_list {
 } cli_list;
 
 typedef struct cli_texts {
-    const char *items[CLI_MAX_LIST];
+    const char *items[CLI_MAX_TEXTS];
     int32_t count;
 } cli_texts;
 

@@ -6,6 +6,7 @@
 #include "focal/base.h"
 #include "focal/bench.h"
 #include "focal/chat.h"
+#include "focal/corpus.h"
 #include "focal/eval.h"
 #include "focal/export.h"
 #include "focal/generate.h"

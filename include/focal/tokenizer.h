@@ -13,6 +13,10 @@ FOCAL_BEGIN_DECLS
 
 typedef struct focal_tokenizer focal_tokenizer;
 
+/* From a file tokenizer.json; what tokenizer_config.json beside it says of special tokens counts
+ * too. FOCAL_EIO, FOCAL_EFORMAT or FOCAL_EUNSUPPORTED with a sentence; *tokenizer is then NULL. */
+FOCAL_API focal_status focal_tokenizer_open(focal_ctx *ctx, const char *path,
+                                            focal_tokenizer **tokenizer);
 /* The context that it was made with must still be open. */
 FOCAL_API void focal_tokenizer_free(focal_tokenizer *tokenizer); /* NULL is fine */
 
@@ -107,6 +111,59 @@ typedef struct focal_special_ids {
 FOCAL_API focal_special_ids focal_tokenizer_special(const focal_tokenizer *tokenizer);
 /* True when generation ends with this id: eos, eot, and others known to end a text. */
 FOCAL_API bool focal_tokenizer_is_end(const focal_tokenizer *tokenizer, int32_t id);
+
+/* The token that stands between documents: <|endoftext|> or what the model calls it, else eos; -1
+ * when there is none. */
+FOCAL_API int32_t focal_tokenizer_document_end(const focal_tokenizer *tokenizer);
+
+/* Making a tokenizer from text: byte-level BPE, as GPT-2 has it. Texts are counted as they come,
+ * in memory that is bounded whatever they hold, and save makes the vocabulary. The same texts in
+ * the same order give the same tokenizer at any number of threads.
+ *
+ * The ids are those that Hugging Face's BpeTrainer gives: special tokens from 0 on, then the bytes
+ * in the order of their characters, then what pairs join to; the most frequent pair first, of equal
+ * ones the one with the lower left id, then right id. */
+typedef struct focal_tokenizer_trainer focal_tokenizer_trainer;
+
+enum { FOCAL_VOCAB_LEAST = 257, FOCAL_VOCAB_DEFAULT = 16384, FOCAL_VOCAB_MOST = 1 << 20 };
+
+/* All zero is the default. */
+typedef struct focal_tokenizer_trainer_options {
+    int32_t vocab;     /* tokens in all, special ones and bytes included; 0: FOCAL_VOCAB_DEFAULT */
+    int64_t min_count; /* of a pair that is joined; 0: 2 */
+    const char
+        *pre; /* how text is split into words, by GGUF's name: "qwen2" (NULL), "gpt-2", ... */
+    const char *const *specials; /* (special_count), borrowed until new returns */
+    int32_t special_count;       /* 0: one, <|endoftext|> */
+    bool (*on_merge)(void *user, int64_t done, int64_t total); /* false ends save; may be NULL */
+    void *user;
+} focal_tokenizer_trainer_options;
+
+FOCAL_API focal_status focal_tokenizer_trainer_new(focal_ctx *ctx,
+                                                   const focal_tokenizer_trainer_options *options,
+                                                   focal_tokenizer_trainer **trainer);
+FOCAL_API void focal_tokenizer_trainer_free(focal_tokenizer_trainer *trainer); /* NULL is fine */
+
+/* Text in pieces of any size, cut anywhere; end ends a document. Words of more than 1,024 bytes are
+ * left out. When more than 8 million different words have come, the rarest are forgotten: those
+ * seen once, the next time those seen at most twice, and so on. */
+FOCAL_API focal_status focal_tokenizer_trainer_add(focal_tokenizer_trainer *trainer,
+                                                   const char *text, size_t bytes);
+FOCAL_API focal_status focal_tokenizer_trainer_end(focal_tokenizer_trainer *trainer);
+
+typedef struct focal_tokenizer_trainer_result {
+    int32_t vocab; /* fewer than asked for when no pair is frequent enough any more */
+    int64_t merge_count;
+    int64_t word_count, distinct_words;  /* of the text; distinct as counted at the end */
+    int64_t long_words, forgotten_words; /* left out; forgotten as different words */
+} focal_tokenizer_trainer_result;
+
+/* Joins pairs and writes tokenizer.json, which appears whole or not at all; once a trainer, the end
+ * of the last document included. result may be NULL. FOCAL_EINVAL when there was no text or
+ * on_merge ended it, FOCAL_EIO when it cannot be written. */
+FOCAL_API focal_status focal_tokenizer_trainer_save(focal_tokenizer_trainer *trainer,
+                                                    const char *path,
+                                                    focal_tokenizer_trainer_result *result);
 
 FOCAL_END_DECLS
 #endif /* FOCAL_TOKENIZER_H */

@@ -201,6 +201,22 @@ void foci_writer_pad(foci_writer *writer, size_t alignment)
     }
 }
 
+void foci_writer_replace(foci_writer *writer, size_t offset, const void *data, size_t bytes)
+{
+    const uint8_t *from = data;
+    flush_buffer(writer);
+    while (bytes > 0 && writer->error == 0) {
+        const ssize_t put = pwrite(writer->fd, from, bytes, (off_t)offset);
+        if (put < 0) {
+            if (errno != EINTR) writer->error = errno;
+            continue;
+        }
+        from += put;
+        offset += (size_t)put;
+        bytes -= (size_t)put;
+    }
+}
+
 size_t foci_writer_offset(const foci_writer *writer)
 {
     return writer->offset;

@@ -33,6 +33,8 @@ focal_status foci_writer_open(focal_ctx *ctx, const char *path, foci_writer **ou
 void foci_writer_put(foci_writer *writer, const void *data, size_t bytes);
 void foci_writer_pad(foci_writer *writer, size_t alignment); /* zeros up to a multiple of it */
 size_t foci_writer_offset(const foci_writer *writer);        /* bytes written so far */
+/* Replaces bytes that were put before, for what is known only at the end. */
+void foci_writer_replace(foci_writer *writer, size_t offset, const void *data, size_t bytes);
 /* FOCAL_EIO when something has failed so far, for those who would do much work before commit. */
 focal_status foci_writer_status(const foci_writer *writer);
 /* FOCAL_EIO with the system's words when anything failed; the old file is then untouched. Frees

@@ -153,3 +153,27 @@ size_t foci_scan_next(foci_scan scan, const char *data, size_t bytes, size_t at)
     if (scan == FOCI_SCAN_GPT2) return gpt2_end(text, at);
     return llama3_end(text, at, scan == FOCI_SCAN_LLAMA3 ? 3 : 1);
 }
+
+/* The class of the character that ends at `at`, 0 when there is none. */
+static char class_before(text_view text, size_t at)
+{
+    size_t begin = at - 1, length;
+    while (begin > 0 && at - begin < FOCI_UTF8_MOST && (text.data[begin] & 0xC0) == 0x80) begin--;
+    if (foci_utf8_decode(text.data + begin, at - begin, &length) < 0 || begin + length != at)
+        return 0;
+    return class_at((text_view){text.data, at}, begin, &length);
+}
+
+bool foci_scan_cuts(foci_scan scan, const char *data, size_t bytes, size_t at)
+{
+    const text_view text = {data, bytes};
+    size_t length;
+    if (at < 1 || at >= bytes || foci_utf8_decode(data + at, bytes - at, &length) < 0) return false;
+    const char before = class_before(text, at), behind = class_at(text, at, &length);
+    /* No alternative goes on behind letters or numbers but with their like. */
+    if (before == 'l' || before == 'n') return behind != before;
+    /* Other signs take line ends along, but for GPT-2. */
+    if (before == 'o') return behind == 's' && (scan == FOCI_SCAN_GPT2 || !is_newline(data[at]));
+    /* Line ends end what they are in, but for GPT-2, which looks at what is behind the space. */
+    return scan != FOCI_SCAN_GPT2 && data[at - 1] == '\n' && behind != 's';
+}

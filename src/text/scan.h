@@ -22,4 +22,9 @@ foci_scan foci_scan_of(const char *source, size_t bytes);
  * and at < bytes. */
 size_t foci_scan_next(foci_scan scan, const char *data, size_t bytes, size_t at);
 
+/* True when a match surely ends at `at` (0 < at < bytes), whatever stands farther away: the text
+ * may be cut there, and both parts are matched as the whole is. False when in doubt, and where the
+ * text that is there so far does not say. */
+bool foci_scan_cuts(foci_scan scan, const char *data, size_t bytes, size_t at);
+
 #endif /* FOCI_TEXT_SCAN_H */

@@ -357,3 +357,12 @@ bool focal_tokenizer_is_end(const focal_tokenizer *tokenizer, int32_t id)
         if (tokenizer->ends[n] == id) return true;
     return false;
 }
+
+int32_t focal_tokenizer_document_end(const focal_tokenizer *tokenizer)
+{
+    for (size_t n = 0; n < FOCAL_COUNT(text_ends); n++) {
+        const int32_t id = control_token(tokenizer, text_ends[n]);
+        if (id >= 0) return id;
+    }
+    return tokenizer->special.eos;
+}

@@ -28,6 +28,11 @@ focal_status foci_tokenizer_put_gguf(focal_ctx *ctx, const char *what,
  * FOCAL_EUNSUPPORTED when two tokens have one name. */
 focal_status foci_tokenizer_write_json(focal_ctx *ctx, foci_gguf *gguf, const char *folder);
 
+/* Writes tokenizer.json alone, from what a GGUF file would hold. */
+struct foci_vocab_source;
+focal_status foci_tokenizer_write_source(focal_ctx *ctx, const struct foci_vocab_source *source,
+                                         const char *path);
+
 /* For the first: how the tokens of BPE over characters rank, from the merges of a tokenizer that
  * was read from tokenizer.json. scores (vocabulary size) get minus the rank, and -1000 where no
  * merge makes the token. FOCAL_EUNSUPPORTED when scores would join other pairs than the merges, or

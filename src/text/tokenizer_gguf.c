@@ -87,6 +87,19 @@ static focal_status read_merges(focal_tokenizer *t, const foci_vocab_source *s)
     return FOCAL_OK;
 }
 
+focal_status foci_splitter_of_pre(focal_ctx *ctx, const foci_pre_tokenizer *pre,
+                                  foci_splitter *splitter)
+{
+    for (size_t n = 0; n < FOCI_PRE_PATTERNS && pre->patterns[n]; n++) {
+        if (pre->patterns[n] == foci_number_pattern && foci_unicode_is_here()) {
+            splitter->steps[splitter->count++] = (foci_split_step){.kind = FOCI_SPLIT_NUMBERS};
+            continue;
+        }
+        FOCAL_TRY(foci_split_by_pattern(ctx, splitter, pre->patterns[n], strlen(pre->patterns[n])));
+    }
+    return FOCAL_OK;
+}
+
 static focal_status make_byte_level(focal_tokenizer *t, const foci_vocab_source *s, bool *add_bos)
 {
     const foci_pre_tokenizer *pre = foci_pre_find(s->pre);
@@ -94,17 +107,10 @@ static focal_status make_byte_level(focal_tokenizer *t, const foci_vocab_source 
         return foci_fail(t->ctx, FOCAL_EUNSUPPORTED,
                          "%s: tokenizer.ggml.pre '%.*s' is not known here", s->what,
                          (int)(s->pre.bytes < 64 ? s->pre.bytes : 64), s->pre.data);
-    if (s->merge_count < 1)
+    if (s->merge_count < 1 && !s->may_lack_merges)
         return foci_fail(t->ctx, FOCAL_EFORMAT, "%s: tokenizer.ggml.merges is missing", s->what);
     FOCAL_TRY(make_vocab(t, s, true));
-    for (size_t n = 0; n < FOCI_PRE_PATTERNS && pre->patterns[n]; n++) {
-        if (pre->patterns[n] == foci_number_pattern && foci_unicode_is_here()) {
-            t->splitter.steps[t->splitter.count++] = (foci_split_step){.kind = FOCI_SPLIT_NUMBERS};
-            continue;
-        }
-        FOCAL_TRY(foci_split_by_pattern(t->ctx, &t->splitter, pre->patterns[n],
-                                        strlen(pre->patterns[n])));
-    }
+    FOCAL_TRY(foci_splitter_of_pre(t->ctx, pre, &t->splitter));
     t->bpe = (foci_bpe){.ctx = t->ctx,
                         .vocab = t->vocab,
                         .is_byte_level = true,

@@ -2,6 +2,7 @@
 #ifndef FOCI_TEXT_TOKENIZER_PARTS_H
 #define FOCI_TEXT_TOKENIZER_PARTS_H
 
+#include "text/pre_tokenizer.h"
 #include "text/tokenizer.h"
 
 enum { FOCI_PARTS = 16 };
@@ -34,5 +35,8 @@ focal_status foci_read_template(const char *what, const foci_json *root,
 /* Adds a step that splits by a pattern, the hand-written way where it is one of the well-known. */
 focal_status foci_split_by_pattern(focal_ctx *ctx, foci_splitter *splitter, const char *source,
                                    size_t bytes);
+/* The steps that a name of tokenizer.ggml.pre stands for. */
+focal_status foci_splitter_of_pre(focal_ctx *ctx, const foci_pre_tokenizer *pre,
+                                  foci_splitter *splitter);
 
 #endif /* FOCI_TEXT_TOKENIZER_PARTS_H */

@@ -353,29 +353,42 @@ static focal_status put_config(const output *o, foci_writer *w)
     return FOCAL_OK;
 }
 
-static focal_status write_file(const output *o, const char *folder, const char *name,
-                               focal_status (*put)(const output *o, foci_writer *w))
+typedef focal_status put_function(const output *o, foci_writer *w);
+
+static focal_status write_path(const output *o, const char *path, put_function *put)
 {
-    char *path = foci_path_join(o->ctx, folder, strlen(folder), name);
     foci_writer *writer = NULL;
-    if (!path) return FOCAL_ENOMEM;
-    focal_status status = foci_writer_open(o->ctx, path, &writer);
-    foci_free(o->ctx, path);
-    if (status != FOCAL_OK) return status;
-    status = put(o, writer);
+    FOCAL_TRY(foci_writer_open(o->ctx, path, &writer));
+    const focal_status status = put(o, writer);
     if (status == FOCAL_OK) return foci_writer_commit(writer);
     foci_writer_abandon(writer);
     return status;
 }
 
-static focal_status write_all(output *o, foci_gguf *gguf, const char *folder)
+static focal_status write_file(const output *o, const char *folder, const char *name,
+                               put_function *put)
 {
-    FOCAL_TRY(foci_gguf_get_text(gguf, "tokenizer.chat_template", &o->template));
+    char *path = foci_path_join(o->ctx, folder, strlen(folder), name);
+    if (!path) return FOCAL_ENOMEM;
+    const focal_status status = write_path(o, path, put);
+    foci_free(o->ctx, path);
+    return status;
+}
+
+/* What the tokenizer says of the source; names are checked. */
+static focal_status prepare(output *o)
+{
     o->is_unigram = o->tokenizer->model == FOCI_MODEL_UNIGRAM;
     o->is_byte_level = !o->is_unigram && o->tokenizer->bpe.is_byte_level;
     o->end = o->source.token_count;
     while (o->end > 1 && kind_of(o, o->end - 1) == FOCAL_TOKEN_UNUSED) o->end--;
-    FOCAL_TRY(check_names(o));
+    return check_names(o);
+}
+
+static focal_status write_all(output *o, foci_gguf *gguf, const char *folder)
+{
+    FOCAL_TRY(foci_gguf_get_text(gguf, "tokenizer.chat_template", &o->template));
+    FOCAL_TRY(prepare(o));
     if (foci_utf8_valid(o->template.data, o->template.bytes) < o->template.bytes)
         return foci_fail(o->ctx, FOCAL_EFORMAT, "%s: tokenizer.chat_template is no UTF-8",
                          o->source.what);
@@ -390,6 +403,17 @@ focal_status foci_tokenizer_write_json(focal_ctx *ctx, foci_gguf *gguf, const ch
     FOCAL_TRY(foci_vocab_source_of_gguf(ctx, gguf, &o.source));
     FOCAL_TRY(foci_tokenizer_from_source(ctx, &o.source, &o.tokenizer));
     const focal_status status = write_all(&o, gguf, folder);
+    focal_tokenizer_free(o.tokenizer);
+    return status;
+}
+
+focal_status foci_tokenizer_write_source(focal_ctx *ctx, const foci_vocab_source *source,
+                                         const char *path)
+{
+    output o = {.ctx = ctx, .source = *source};
+    FOCAL_TRY(foci_tokenizer_from_source(ctx, source, &o.tokenizer));
+    focal_status status = prepare(&o);
+    if (status == FOCAL_OK) status = write_path(&o, path, put_tokenizer);
     focal_tokenizer_free(o.tokenizer);
     return status;
 }

@@ -1,0 +1,24 @@
+/* Stands in for expand_gzip.c where zlib is missing: such a stream is known and refused. */
+#include "base/error.h"
+#include "io/expander.h"
+
+static focal_status open_none(focal_ctx *ctx, const char *what, void **state)
+{
+    *state = NULL;
+    return foci_fail(ctx, FOCAL_EUNSUPPORTED, "%s: this focal was built without zlib (gzip)", what);
+}
+
+static focal_status step_none(void *state, foci_expand_spans *spans, bool *is_between)
+{
+    (void)state;
+    (void)spans;
+    *is_between = true;
+    return FOCAL_EUNSUPPORTED;
+}
+
+static void close_none(void *state)
+{
+    (void)state;
+}
+
+const foci_expander foci_expand_gzip = {"gzip", {0x1F, 0x8B}, 2, open_none, step_none, close_none};
