@@ -28,16 +28,16 @@ enum { HEAD_BYTES = 32 << 20 /* of logits at a time */ };
 
 /* What a layer computes between two places of the stream, and backward reads again. */
 typedef struct kept {
-    void *h;           /* (T,C) what q, k and v are made of */
-    float *qkv;        /* (T, (H + 2 G) D) before query-key norm */
-    void *q, *k, *v;   /* (T,H,D), (T,G,D) twice: what attention reads */
-    void *o;           /* (T,H,D) */
-    float *lse;        /* (T,H) */
-    float *attn_y;     /* (T,C) before the norm behind attention, where there is one */
-    void *h_ffn;       /* (T,C) what feed-forward reads */
-    float *gate, *up;  /* (T,F) */
-    void *hidden;      /* (T,F) */
-    float *ffn_y;      /* (T,C) as attn_y */
+    void *h;          /* (T,C) what q, k and v are made of */
+    float *qkv;       /* (T, (H + 2 G) D) before query-key norm */
+    void *q, *k, *v;  /* (T,H,D), (T,G,D) twice: what attention reads */
+    void *o;          /* (T,H,D) */
+    float *lse;       /* (T,H) */
+    float *attn_y;    /* (T,C) before the norm behind attention, where there is one */
+    void *h_ffn;      /* (T,C) what feed-forward reads */
+    float *gate, *up; /* (T,F) */
+    void *hidden;     /* (T,F) */
+    float *ffn_y;     /* (T,C) as attn_y */
 } kept;
 
 /* The arrays of one call. */
@@ -122,8 +122,8 @@ static focal_status multiply(const pass *p, const char *name, const foci_linear 
 
 /* dx (T,K) = dy w, or += . */
 static focal_status multiply_back(const pass *p, const char *name, const foci_linear *w,
-                                  const void *dy, int64_t dy_stride, void *dx,
-                                  focal_dtype dx_dtype, bool adds)
+                                  const void *dy, int64_t dy_stride, void *dx, focal_dtype dx_dtype,
+                                  bool adds)
 {
     const foci_matmul_dx_args args = {.M = p->T,
                                       .N = w->N,
@@ -549,10 +549,10 @@ static focal_status feed_forward_back(const pass *p, int32_t n)
                                           .dup = c->is_gated ? p->dup : NULL,
                                           .dtype = p->act};
     TIMED(p, "activation, back", 0.0, foci_gate_backward(p->ctx, &gate));
-    FOCAL_TRY(add_weight_gradient(p, "feed-forward in, weights", first, first_grads, p->dgate,
-                                  c->F, a->h_ffn));
-    FOCAL_TRY(multiply_back(p, "feed-forward in, back", first, p->dgate, c->F, p->dh, FOCAL_F32,
-                            false));
+    FOCAL_TRY(add_weight_gradient(p, "feed-forward in, weights", first, first_grads, p->dgate, c->F,
+                                  a->h_ffn));
+    FOCAL_TRY(
+        multiply_back(p, "feed-forward in, back", first, p->dgate, c->F, p->dh, FOCAL_F32, false));
     if (c->is_gated) {
         FOCAL_TRY(add_weight_gradient(p, "feed-forward in, weights", &w->up, &grads->up, p->dup,
                                       c->F, a->h_ffn));
@@ -583,14 +583,14 @@ static focal_status embed(const pass *p)
         return foci_add(p->ctx, p->x[0], p->x[0], p->dh, (int64_t)p->T * c->C);
     }
     for (int is_local = 0; is_local < (has_windows(c) ? 2 : 1); is_local++) {
-        const foci_rope_angles_args args = {
-            .T = p->T,
-            .rotated = (is_local ? &c->rope_local : &c->rope)->rotated,
-            .positions = p->positions,
-            .inv_freq = p->model->inv_freq[is_local],
-            .scale = p->model->rope_scale[is_local],
-            .cos = p->cos[is_local],
-            .sin = p->sin[is_local]};
+        const foci_rope_angles_args args = {.T = p->T,
+                                            .rotated =
+                                                (is_local ? &c->rope_local : &c->rope)->rotated,
+                                            .positions = p->positions,
+                                            .inv_freq = p->model->inv_freq[is_local],
+                                            .scale = p->model->rope_scale[is_local],
+                                            .cos = p->cos[is_local],
+                                            .sin = p->sin[is_local]};
         FOCAL_TRY(foci_rope_angles(p->ctx, &args));
     }
     return FOCAL_OK;
@@ -624,8 +624,8 @@ static focal_status head_rows(const pass *p, int32_t first, int32_t count, foci_
     const foci_linear *w = &p->model->weights.head;
     pass rows = *p;
     rows.T = count;
-    const char *h = (const char *)p->h_last +
-                    (int64_t)first * c->C * (int64_t)focal_dtype_bytes(p->act);
+    const char *h =
+        (const char *)p->h_last + (int64_t)first * c->C * (int64_t)focal_dtype_bytes(p->act);
     FOCAL_TRY(multiply(&rows, "vocabulary", w, h, p->logits, c->V, false));
     if (c->final_softcap != 0.0F)
         FOCAL_TRY(foci_soft_cap(p->ctx, p->logits, (int64_t)count * c->V, c->final_softcap));
@@ -644,8 +644,8 @@ static focal_status head_rows(const pass *p, int32_t first, int32_t count, foci_
         loss->nll += p->nll[n];
         loss->targets += p->batch->targets[first + n] != FOCI_LOSS_NO_TARGET;
     }
-    FOCAL_TRY(add_weight_gradient(&rows, "vocabulary, weights", w, &p->t->head, p->dlogits, c->V,
-                                  h));
+    FOCAL_TRY(
+        add_weight_gradient(&rows, "vocabulary, weights", w, &p->t->head, p->dlogits, c->V, h));
     return multiply_back(&rows, "vocabulary, back", w, p->dlogits, c->V,
                          p->dh + (int64_t)first * c->C, FOCAL_F32, false);
 }
@@ -768,8 +768,7 @@ static size_t lay_out(pass *p, char *base)
     const bool is_rounded = p->act != FOCAL_F32;
     cutter from = {base, 0};
     take_layers(p, &from);
-    p->head_rows =
-        (int32_t)foci_min64(T, foci_max64(HEAD_BYTES / (c->V * (int64_t)single), 16));
+    p->head_rows = (int32_t)foci_min64(T, foci_max64(HEAD_BYTES / (c->V * (int64_t)single), 16));
     p->dx = take(&from, T * c->C, single);
     p->dy = take(&from, T * c->C, act);
     p->dh = take(&from, T * c->C, single);
@@ -823,10 +822,8 @@ static void fill_spans(const pass *p)
 {
     for (int32_t n = 0; n < p->batch->span_count; n++) {
         const foci_span *span = &p->batch->spans[n];
-        p->seqs[n] = (focal_attn_seq){.T = span->count,
-                                      .S = span->count,
-                                      .q_row = span->start,
-                                      .k_row = span->start};
+        p->seqs[n] = (focal_attn_seq){
+            .T = span->count, .S = span->count, .q_row = span->start, .k_row = span->start};
         for (int32_t i = 0; i < span->count; i++) p->positions[span->start + i] = i;
     }
 }

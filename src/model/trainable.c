@@ -88,9 +88,8 @@ static void add_gain(builder *b, int32_t layer, const char *part, int64_t count,
     const bool has_bias = b->source ? from->bias != NULL : b->config->norm == FOCI_NORM_LAYER;
     if (b->source && !from->weight) return;
     *to = (foci_gain){.dtype = FOCAL_F32, .bias_dtype = FOCAL_F32};
-    grads->weight =
-        add_vector(b, layer, part, "weight", count, b->source ? from->weight : NULL,
-                   1.0F - b->config->norm_offset, is_trained, &to->weight);
+    grads->weight = add_vector(b, layer, part, "weight", count, b->source ? from->weight : NULL,
+                               1.0F - b->config->norm_offset, is_trained, &to->weight);
     if (has_bias)
         grads->bias = add_vector(b, layer, part, "bias", count, b->source ? from->bias : NULL, 0.0F,
                                  is_trained, &to->bias);
@@ -120,8 +119,8 @@ static void add_linear(builder *b, int32_t layer, const char *part, int64_t N, i
     }
     if (!has_bias) return;
     to->bias_dtype = FOCAL_F32;
-    grads->bias = add_vector(b, layer, part, "bias", N, is_new ? NULL : from->bias, 0.0F, true,
-                             &to->bias);
+    grads->bias =
+        add_vector(b, layer, part, "bias", N, is_new ? NULL : from->bias, 0.0F, true, &to->bias);
 }
 
 static void add_layer(builder *b, int32_t n)
@@ -151,8 +150,8 @@ static void add_layer(builder *b, int32_t n)
         const bool is_head = c->qk_norm == FOCI_QK_HEAD;
         add_gain(b, n, names->q_norm, is_head ? c->D : Q, &from->q_norm, trains_gains, &to->q_norm,
                  &grads->q_norm);
-        add_gain(b, n, names->k_norm, is_head ? c->D : KV, &from->k_norm, trains_gains,
-                 &to->k_norm, &grads->k_norm);
+        add_gain(b, n, names->k_norm, is_head ? c->D : KV, &from->k_norm, trains_gains, &to->k_norm,
+                 &grads->k_norm);
     }
     if (c->family->is_gpt2) {
         add_linear(b, n, names->qkv, Q + 2 * KV, c->C, &from->qkv, deviation, &to->qkv,

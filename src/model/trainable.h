@@ -45,8 +45,8 @@ typedef struct foci_trainable {
 } foci_trainable;
 
 typedef struct foci_trainable_options {
-    focal_dtype precision;    /* what products read: float32 or bfloat16 */
-    bool has_fixed_qk_gains;  /* the gains of query-key norm stay as they are */
+    focal_dtype precision;   /* what products read: float32 or bfloat16 */
+    bool has_fixed_qk_gains; /* the gains of query-key norm stay as they are */
 } foci_trainable_options;
 
 /* The weights of a model that was opened, expanded to float32. The source may be closed then. */

@@ -497,10 +497,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static focal_ctx *contexts[KERNELS];
     static focal_status (*const calls[])(reader * r, focal_ctx * ctx) = {
         call_norm, call_rope, call_gate, call_loss, call_top, call_elements};
-    static focal_status (*const gradients[])(reader * r, focal_ctx * ctx) = {
-        call_norm_backward,  call_gate_backward, call_rope_backward, call_temperature,
-        call_embed_backward, call_loss_backward, call_kl,            call_adamw,
-        call_muon};
+    static focal_status (*const gradients[])(reader * r, focal_ctx * ctx) = {call_norm_backward,
+                                                                             call_gate_backward,
+                                                                             call_rope_backward,
+                                                                             call_temperature,
+                                                                             call_embed_backward,
+                                                                             call_loss_backward,
+                                                                             call_kl,
+                                                                             call_adamw,
+                                                                             call_muon};
     reader r = {.data = data, .size = size, .is_covered = true};
     const int kernel = take(&r) % KERNELS;
     if (!contexts[kernel]) {

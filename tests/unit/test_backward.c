@@ -50,11 +50,10 @@ static void read_text(const char *name, text *to)
     const double *ids = golden_get(&g->cases[0], "ids", TOKENS);
     for (int n = 0; n < TOKENS; n++) to->ids[n] = (int32_t)ids[n];
     for (int n = 0; n < TOKENS; n++)
-        to->targets[n] =
-            n == FIRST - 1 || n == TOKENS - 1 ? FOCI_LOSS_NO_TARGET : to->ids[n + 1];
+        to->targets[n] = n == FIRST - 1 || n == TOKENS - 1 ? FOCI_LOSS_NO_TARGET : to->ids[n + 1];
     golden_close(g);
-    to->batch = (foci_batch){.T = TOKENS, .ids = to->ids, .targets = to->targets, .span_count = 2,
-                             .spans = spans};
+    to->batch = (foci_batch){
+        .T = TOKENS, .ids = to->ids, .targets = to->targets, .span_count = 2, .spans = spans};
 }
 
 static const foci_backward_options plain = {.scale = 1.0 / (TOKENS - 2)};
@@ -106,19 +105,18 @@ static void check_marks(const foci_trainable *t, const golden_case *c, double mo
     free(sorted);
 }
 
-static void check_family(focal_ctx *ctx, const golden_case *c, focal_dtype precision, double most,
-                         double floor)
+static void check_family(focal_ctx *ctx, const golden_case *c)
 {
     text input;
     foci_batch_loss loss;
-    foci_trainable *t = open_trainable(ctx, c->name, precision);
+    foci_trainable *t = open_trainable(ctx, c->name, FOCAL_F32);
     read_text(c->name, &input);
     assert_status(ctx, foci_backward(t, &input.batch, &plain, &loss), FOCAL_OK);
     assert_int_equal(loss.targets, TOKENS - 2);
     const double expected = *golden_get(c, "loss", 1);
-    if (fabs(loss.nll * plain.scale - expected) > 0.2 * most * expected)
+    if (fabs(loss.nll * plain.scale - expected) > 1e-6 * expected)
         fail_msg("%s: a loss of %.9g, PyTorch has %.9g", c->name, loss.nll * plain.scale, expected);
-    check_marks(t, c, most, floor);
+    check_marks(t, c, 2e-5, 1e-7);
     foci_trainable_free(t);
 }
 
@@ -128,11 +126,44 @@ static void gradients_are_those_of_pytorch(void **state)
     focal_ctx *ctx = new_ctx(2);
     golden *g = golden_open("backward");
     assert_int_equal(g->case_count, FOCAL_COUNT(names));
-    for (int n = 0; n < g->case_count; n++) {
-        check_family(ctx, &g->cases[n], FOCAL_F32, 2e-5, 1e-7);
-        check_family(ctx, &g->cases[n], FOCAL_BF16, 0.05, 2e-3);
-    }
+    for (int n = 0; n < g->case_count; n++) check_family(ctx, &g->cases[n]);
     golden_close(g);
+    focal_ctx_close(ctx);
+}
+
+/* PyTorch's own bfloat16 (autocast) is up to 6.5 % away from its float64 here: these models have
+ * large weights, so that rounding them alone moves gradients by 3 %. Small gradients, as of biases
+ * of keys, which cancel, are off by more of themselves. */
+static void bfloat16_is_near(void **state)
+{
+    (void)state;
+    focal_ctx *ctx = new_ctx(2);
+    for (size_t n = 0; n < FOCAL_COUNT(names); n++) {
+        text input;
+        foci_batch_loss loss;
+        foci_trainable *exact = open_trainable(ctx, names[n], FOCAL_F32);
+        foci_trainable *fast = open_trainable(ctx, names[n], FOCAL_BF16);
+        read_text(names[n], &input);
+        assert_status(ctx, foci_backward(exact, &input.batch, &plain, &loss), FOCAL_OK);
+        assert_status(ctx, foci_backward(fast, &input.batch, &plain, &loss), FOCAL_OK);
+        double whole = 0.0;
+        for (size_t e = 0; e < exact->gradient_count; e++)
+            whole += (double)exact->gradients[e] * (double)exact->gradients[e];
+        for (int32_t i = 0; i < exact->param_count; i++) {
+            const foci_param *a = &exact->params[i], *b = &fast->params[i];
+            const int64_t count = a->rows * a->cols;
+            double error = 0.0, square = 0.0;
+            for (int64_t e = 0; e < count; e++) {
+                const double x = (double)a->gradient[e], d = (double)b->gradient[e] - x;
+                error += d * d;
+                square += x * x;
+            }
+            if (sqrt(error) > 0.08 * sqrt(square) + 0.002 * sqrt(whole))
+                fail_msg("%s, %s: %.3g away of %.3g", names[n], a->name, sqrt(error), sqrt(square));
+        }
+        foci_trainable_free(exact);
+        foci_trainable_free(fast);
+    }
     focal_ctx_close(ctx);
 }
 
@@ -168,8 +199,7 @@ static void bits_do_not_depend_on_threads_or_memory(void **state)
             size_t count = 0;
             float *first = gradients_of(some[n], precision, 1, FOCI_RECOMPUTE_NONE, &count);
             for (int level = FOCI_RECOMPUTE_NONE; level <= FOCI_RECOMPUTE_BLOCK; level++) {
-                float *again =
-                    gradients_of(some[n], precision, 3, (foci_recompute)level, &count);
+                float *again = gradients_of(some[n], precision, 3, (foci_recompute)level, &count);
                 if (memcmp(first, again, count * sizeof *first) != 0)
                     fail_msg("%s, %s, level %d: other bits", some[n], focal_dtype_name(precision),
                              level);
@@ -198,8 +228,8 @@ static void gradient_is_the_slope(void **state)
         text input;
         foci_trainable *source = open_trainable(ctx, some[n], FOCAL_F32), *t = NULL;
         const foci_trainable_options options = {.precision = FOCAL_F32};
-        assert_status(ctx,
-                      foci_trainable_new(ctx, &source->model->config, 7, &options, &t), FOCAL_OK);
+        assert_status(ctx, foci_trainable_new(ctx, &source->model->config, 7, &options, &t),
+                      FOCAL_OK);
         foci_trainable_free(source);
         read_text(some[n], &input);
         (void)loss_of(t, &input.batch);
@@ -207,7 +237,7 @@ static void gradient_is_the_slope(void **state)
         for (size_t i = 0; i < t->gradient_count; i++)
             square += (double)t->gradients[i] * (double)t->gradients[i];
         assert_true(t->gradient_count == t->weight_count); /* all are trained, in one order */
-        const double step = 0.01 / sqrt(square);
+        const double step = 0.003 / sqrt(square);
         float *gradient = malloc(t->gradient_count * sizeof *gradient);
         assert_non_null(gradient);
         memcpy(gradient, t->gradients, t->gradient_count * sizeof *gradient);
@@ -219,7 +249,7 @@ static void gradient_is_the_slope(void **state)
             sides[side] = loss_of(t, &input.batch);
         }
         const double slope = (sides[1] - sides[0]) / (2.0 * step);
-        if (fabs(slope - square) > 2e-3 * square)
+        if (fabs(slope - square) > 1e-3 * square)
             fail_msg("%s: a slope of %.6g along a gradient of square %.6g", some[n], slope, square);
         free(gradient);
         foci_trainable_free(t);
@@ -316,6 +346,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gradients_are_those_of_pytorch),
+        cmocka_unit_test(bfloat16_is_near),
         cmocka_unit_test(bits_do_not_depend_on_threads_or_memory),
         cmocka_unit_test(gradient_is_the_slope),
         cmocka_unit_test(parts_of_a_batch_add_up),
