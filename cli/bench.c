@@ -16,6 +16,7 @@ static const cli_verb benches[] = {
     {"model", "a whole model: prompts and decoding", cli_bench_model},
     {"attn", "attention: forward, backward, decode; dense or over groups", cli_bench_attn},
     {"route", "routing: scores, balance, membership, key sets", cli_bench_route},
+    {"train", "steps of training: forward, backward, optimiser", cli_bench_train},
     {"peak", "what the machine can do: multiply-adds and reads", cli_bench_peak},
 };
 

@@ -26,6 +26,7 @@ int cli_bench_attn(int argc, char **argv);
 int cli_bench_model(int argc, char **argv);
 int cli_bench_peak(int argc, char **argv);
 int cli_bench_route(int argc, char **argv);
+int cli_bench_train(int argc, char **argv);
 int cli_chat(int argc, char **argv);
 int cli_demo(int argc, char **argv);
 int cli_eval(int argc, char **argv);

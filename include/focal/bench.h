@@ -33,5 +33,35 @@ FOCAL_API void focal_profile_stop(focal_ctx *ctx);
 /* How many rows there are; *rows is the context's, until the next start. */
 FOCAL_API int32_t focal_profile_rows(focal_ctx *ctx, const focal_profile_row **rows);
 
+/* A model to be trained on random tokens, to see how fast that goes. 0: the default beside it. */
+typedef struct focal_train_shape {
+    int32_t layers, width, ffn, vocab, heads;
+    int32_t kv_heads;      /* heads */
+    int32_t head_width;    /* width / heads */
+    int32_t length, batch; /* tokens of a sequence, sequences of a step */
+    focal_dtype dtype;     /* what products read: float32 or bfloat16 */
+    int32_t recompute;     /* 0: nothing, 1: all but the inputs of blocks, 2: whole layers */
+    bool has_muon;         /* instead of AdamW, for the matrices of layers */
+    uint64_t seed;
+} focal_train_shape;
+
+typedef struct focal_train_bench focal_train_bench;
+
+typedef struct focal_train_cost {
+    int64_t parameter_count;
+    int64_t tokens;          /* of a step */
+    double flops;            /* 6 for each token and parameter of a product, 14 D H for each pair */
+    size_t parameter_bytes;  /* weights, gradients, moments, and what products read of them */
+    size_t activation_bytes; /* what a step takes beside them */
+} focal_train_cost;
+
+/* FOCAL_EINVAL on a shape that is no model; FOCAL_ENOMEM. */
+FOCAL_API focal_status focal_train_bench_new(focal_ctx *ctx, const focal_train_shape *shape,
+                                             focal_train_bench **out);
+FOCAL_API void focal_train_bench_free(focal_train_bench *bench); /* NULL is fine */
+FOCAL_API focal_train_cost focal_train_bench_cost(const focal_train_bench *bench);
+/* One whole step: forward, backward, clipping, the optimiser. *loss is the mean over the tokens. */
+FOCAL_API focal_status focal_train_bench_step(focal_train_bench *bench, double *loss);
+
 FOCAL_END_DECLS
 #endif /* FOCAL_BENCH_H */

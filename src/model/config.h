@@ -85,6 +85,18 @@ focal_status foci_config_from_gguf(focal_ctx *ctx, const foci_gguf *gguf, foci_c
 focal_status foci_config_from_json(focal_ctx *ctx, const char *what, const foci_json *json,
                                    foci_config *out);
 
+/* What a new model is made of; the family is llama, qwen3 or gpt2. */
+typedef struct foci_shape {
+    const foci_family *family;
+    int32_t L, C, H, G, D, F, V;
+    int32_t context;
+    double rope_base;
+    bool is_tied;
+} foci_shape;
+
+/* FOCAL_EINVAL when the sizes do not fit each other or the limits. */
+focal_status foci_config_new(focal_ctx *ctx, const foci_shape *shape, foci_config *out);
+
 /* The family with that name in GGUF files, or in Hugging Face's; NULL: none. */
 const foci_family *foci_family_of_gguf(const char *name, size_t bytes);
 const foci_family *foci_family_of_hf(const char *name);

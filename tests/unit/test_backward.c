@@ -342,6 +342,33 @@ static void refuses_bad_batches(void **state)
     focal_ctx_close(ctx);
 }
 
+/* Without memory at any point: a status, no leak, and the next call works. */
+static void survives_without_memory(void **state)
+{
+    focal_ctx *ctx = *state;
+    char path[512];
+    focal_model *model = NULL;
+    text input;
+    model_path("qwen3", path);
+    read_text("qwen3", &input);
+    assert_status(ctx, focal_model_open(ctx, path, NULL, &model), FOCAL_OK);
+    bool has_failed = true;
+    for (int64_t n = 1; has_failed; n++) {
+        foci_trainable *t = NULL;
+        foci_batch_loss loss;
+        const foci_trainable_options options = {.precision = FOCAL_BF16};
+        focal_ctx_trim(ctx);
+        memory_fail(n, true);
+        focal_status status = foci_trainable_from(model, &options, &t);
+        if (status == FOCAL_OK) status = foci_backward(t, &input.batch, &plain, &loss);
+        memory_fail(0, false);
+        has_failed = status != FOCAL_OK;
+        if (has_failed) assert_status(ctx, status, FOCAL_ENOMEM);
+        foci_trainable_free(t);
+    }
+    focal_model_close(model);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -352,6 +379,7 @@ int main(void)
         cmocka_unit_test(parts_of_a_batch_add_up),
         cmocka_unit_test(new_weights_follow_the_seed),
         cmocka_unit_test(refuses_bad_batches),
+        cmocka_unit_test_setup_teardown(survives_without_memory, open_ctx, close_ctx),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
