@@ -33,6 +33,7 @@ typedef struct kept {
     void *q, *k, *v;  /* (T,H,D), (T,G,D) twice: what attention reads */
     void *o;          /* (T,H,D) */
     float *lse;       /* (T,H) */
+    float *factors;   /* (T) or (T,H) 1 / tau, where the layer has a temperature */
     float *attn_y;    /* (T,C) before the norm behind attention, where there is one */
     void *h_ffn;      /* (T,C) what feed-forward reads */
     float *gate, *up; /* (T,F) */
@@ -66,6 +67,8 @@ typedef struct pass {
     float *logits;             /* (head_rows, V) */
     void *dlogits;             /* the same of act; logits itself in float32 */
     double *nll;               /* (head_rows) */
+    float *dots;               /* (T,H) of temperatures */
+    int32_t *starts;           /* (span_count + 1) */
     int32_t *positions;        /* (T) */
     float *cos[2], *sin[2];
     focal_attn_seq *seqs;
@@ -328,48 +331,94 @@ static focal_status normalise_heads_back(const pass *p, const foci_gain *gain,
     return foci_norm_backward(p->ctx, &args);
 }
 
-/* Heads of q, k or v as attention reads them; q and k turn by their positions. */
-static focal_status place(const pass *p, int32_t layer, int32_t heads, const float *x, bool turns,
-                          float scale, void *out)
+/* The temperature of a layer that has one, with what it is computed from. */
+static foci_temperature_args temperature_args(const pass *p, int32_t layer)
 {
     const foci_config *c = &p->model->config;
+    const kept *a = kept_of(p, layer);
+    return (foci_temperature_args){.temperature = p->model->weights.layers[layer].temperature,
+                                   .T = p->T,
+                                   .H = c->H,
+                                   .C = c->C,
+                                   .h = a->h,
+                                   .h_dtype = p->act,
+                                   .positions = p->positions,
+                                   .sequence_starts = p->starts,
+                                   .sequence_count = p->batch->span_count,
+                                   .root = 1.0F / c->attn_scale,
+                                   .factors = a->factors};
+}
+
+static focal_status temperature_back(const pass *p, int32_t layer)
+{
+    const foci_layer_grads *grads = &p->t->layers[layer];
+    if (!p->model->weights.layers[layer].temperature) return FOCAL_OK;
+    const foci_temperature_args args = temperature_args(p, layer);
+    const foci_temperature_grads to = {
+        .dots = p->dots, .du = grads->u, .da = grads->a, .dlt = grads->lt, .dh = p->dh};
+    return foci_temperature_backward(p->ctx, &args, &to);
+}
+
+/* How rows of q, k or v become what attention reads: q and k turn by their positions, and q is
+ * divided by its temperature. */
+typedef enum third { THIRD_Q, THIRD_K, THIRD_V } third;
+
+static foci_rope_args placing(const pass *p, int32_t layer, third which)
+{
+    const foci_config *c = &p->model->config;
+    const foci_temperature *temperature = p->model->weights.layers[layer].temperature;
     const bool is_local = c->is_local[layer];
     foci_rope_args args = {.T = p->T,
-                           .H = heads,
+                           .H = which == THIRD_Q ? c->H : c->G,
                            .D = c->D,
-                           .x = x,
                            .x_stride = qkv_stride(c),
-                           .scale = scale,
-                           .out = out,
                            .out_dtype = p->act};
-    if (turns && !c->has_positions) {
+    if (which != THIRD_V && !c->has_positions) {
         args.rotated = (is_local ? &c->rope_local : &c->rope)->rotated;
         args.style = c->rope_style;
         args.cos = p->cos[is_local];
         args.sin = p->sin[is_local];
     }
+    if (which != THIRD_Q) return args;
+    if (!temperature) {
+        args.scale = c->attn_scale;
+        return args;
+    }
+    args.row_scales = kept_of(p, layer)->factors;
+    args.has_head_scales = foci_temperature_is_per_head(temperature);
+    return args;
+}
+
+static focal_status place(const pass *p, int32_t layer, third which, const float *x, void *out)
+{
+    foci_rope_args args = placing(p, layer, which);
+    args.x = x;
+    args.out = out;
     return foci_rope_apply(p->ctx, &args);
 }
 
-static focal_status place_back(const pass *p, int32_t layer, int32_t heads, const void *dout,
-                               bool turns, float scale, float *dx)
+static focal_status place_back(const pass *p, int32_t layer, third which, const void *dout,
+                               float *dx)
 {
-    const foci_config *c = &p->model->config;
-    const bool is_local = c->is_local[layer];
-    foci_rope_backward_args args = {.T = p->T,
-                                    .H = heads,
-                                    .D = c->D,
-                                    .scale = scale,
+    const foci_rope_args forward = placing(p, layer, which);
+    foci_rope_backward_args args = {.T = forward.T,
+                                    .H = forward.H,
+                                    .D = forward.D,
+                                    .rotated = forward.rotated,
+                                    .style = forward.style,
+                                    .cos = forward.cos,
+                                    .sin = forward.sin,
+                                    .scale = forward.scale,
+                                    .row_scales = forward.row_scales,
+                                    .has_head_scales = forward.has_head_scales,
                                     .dout = dout,
                                     .dout_dtype = p->act,
                                     .dx = dx,
                                     .dx_dtype = FOCAL_F32,
-                                    .dx_stride = qkv_stride(c)};
-    if (turns && !c->has_positions) {
-        args.rotated = (is_local ? &c->rope_local : &c->rope)->rotated;
-        args.style = c->rope_style;
-        args.cos = p->cos[is_local];
-        args.sin = p->sin[is_local];
+                                    .dx_stride = forward.x_stride};
+    if (forward.row_scales) {
+        args.out = kept_of(p, layer)->q;
+        args.dots = p->dots;
     }
     return foci_rope_backward(p->ctx, &args);
 }
@@ -421,9 +470,13 @@ static focal_status attention_inside(const pass *p, int32_t n)
         FOCAL_TRY(normalise_heads(p, &w->q_norm, c->H, raw.q, heads.q));
         FOCAL_TRY(normalise_heads(p, &w->k_norm, c->G, raw.k, heads.k));
     }
-    FOCAL_TRY(place(p, n, c->H, has_norm ? heads.q : raw.q, true, c->attn_scale, a->q));
-    FOCAL_TRY(place(p, n, c->G, has_norm ? heads.k : raw.k, true, 1.0F, a->k));
-    FOCAL_TRY(place(p, n, c->G, raw.v, false, 1.0F, a->v));
+    if (w->temperature) {
+        const foci_temperature_args temperature = temperature_args(p, n);
+        FOCAL_TRY(foci_temperature_factors(p->ctx, &temperature));
+    }
+    FOCAL_TRY(place(p, n, THIRD_Q, has_norm ? heads.q : raw.q, a->q));
+    FOCAL_TRY(place(p, n, THIRD_K, has_norm ? heads.k : raw.k, a->k));
+    FOCAL_TRY(place(p, n, THIRD_V, raw.v, a->v));
     const focal_attn_args args = attention_args(p, n, a);
     TIMED(p, "attention", attention_flops(p, n), focal_attn_forward(p->ctx, &args));
     return FOCAL_OK;
@@ -444,9 +497,9 @@ static focal_status heads_back(const pass *p, int32_t n)
     const foci_layer *w = &p->model->weights.layers[n];
     const foci_layer_grads *grads = &p->t->layers[n];
     const thirds raw = cut(p, kept_of(p, n)->qkv), d = cut(p, p->heads);
-    FOCAL_TRY(place_back(p, n, c->H, p->dq, true, c->attn_scale, d.q));
-    FOCAL_TRY(place_back(p, n, c->G, p->dk, true, 1.0F, d.k));
-    FOCAL_TRY(place_back(p, n, c->G, p->dv, false, 1.0F, d.v));
+    FOCAL_TRY(place_back(p, n, THIRD_Q, p->dq, d.q));
+    FOCAL_TRY(place_back(p, n, THIRD_K, p->dk, d.k));
+    FOCAL_TRY(place_back(p, n, THIRD_V, p->dv, d.v));
     if (c->qk_norm != FOCI_QK_NONE) {
         FOCAL_TRY(normalise_heads_back(p, &w->q_norm, &grads->q_norm, c->H, raw.q, d.q));
         FOCAL_TRY(normalise_heads_back(p, &w->k_norm, &grads->k_norm, c->G, raw.k, d.k));
@@ -492,6 +545,7 @@ static focal_status attention_back(const pass *p, int32_t n)
           focal_attn_backward(p->ctx, &args, &d));
     TIMED(p, "heads, back", 0.0, heads_back(p, n));
     FOCAL_TRY(project_back(p, n));
+    FOCAL_TRY(temperature_back(p, n));
     return read_stream_back(p, &w->attn_norm, &grads->attn_norm, p->x[n]);
 }
 
@@ -715,6 +769,13 @@ static void *take(cutter *from, int64_t count, size_t size)
     return piece;
 }
 
+static bool has_temperature(const pass *p)
+{
+    for (int32_t n = 0; n < p->model->config.L; n++)
+        if (p->model->weights.layers[n].temperature) return true;
+    return false;
+}
+
 static kept take_kept(const pass *p, cutter *from)
 {
     const foci_config *c = &p->model->config;
@@ -728,6 +789,7 @@ static kept take_kept(const pass *p, cutter *from)
                   .v = take(from, T * KV, act),
                   .o = take(from, T * Q, act),
                   .lse = take(from, T * c->H, single),
+                  .factors = has_temperature(p) ? take(from, T * c->H, single) : NULL,
                   .attn_y = w->attn_post.weight ? take(from, T * c->C, single) : NULL,
                   .h_ffn = take(from, T * c->C, act),
                   .gate = take(from, T * c->F, single),
@@ -785,6 +847,8 @@ static size_t lay_out(pass *p, char *base)
     p->logits = take(&from, (int64_t)p->head_rows * c->V, single);
     p->dlogits = is_rounded ? take(&from, (int64_t)p->head_rows * c->V, act) : p->logits;
     p->nll = take(&from, p->head_rows, sizeof *p->nll);
+    p->dots = has_temperature(p) ? take(&from, T * c->H, single) : NULL;
+    p->starts = take(&from, (int64_t)p->batch->span_count + 1, sizeof *p->starts);
     p->positions = take(&from, T, sizeof *p->positions);
     for (int is_local = 0; is_local < 2; is_local++) {
         const int64_t pairs = (is_local ? &c->rope_local : &c->rope)->rotated / 2;
@@ -825,7 +889,9 @@ static void fill_spans(const pass *p)
         p->seqs[n] = (focal_attn_seq){
             .T = span->count, .S = span->count, .q_row = span->start, .k_row = span->start};
         for (int32_t i = 0; i < span->count; i++) p->positions[span->start + i] = i;
+        p->starts[n] = span->start;
     }
+    p->starts[p->batch->span_count] = p->T;
 }
 
 focal_status foci_backward(foci_trainable *trainable, const foci_batch *batch,

@@ -46,6 +46,7 @@ typedef struct pass {
     float *y;           /* (T,C) what a block gives, where it is normalised before it is added */
     float *gate, *up;   /* (T,F), of few rows */
     void *hidden;       /* (T,F) of act; qkv has been read then */
+    float *factors;     /* (T,H) of temperatures, where the model has any */
     int32_t *ids;       /* (T) */
     int32_t *positions; /* (T) */
     float *cos[2], *sin[2]; /* (T, rotated / 2) of global and of windowed layers */
@@ -246,6 +247,33 @@ static focal_status rotation(const pass *p, int32_t layer, bool turns, foci_rope
     return foci_rope_normalise(p->ctx, &given, args);
 }
 
+/* The factors of a layer's temperature. One that averages over tokens to come is no use here: it
+ * has them only where a whole text is read at once for its losses. */
+static focal_status find_factors(const pass *p, const foci_temperature *temperature)
+{
+    const foci_config *c = &p->model->config;
+    const focal_batch_item *items = p->args->items;
+    if (temperature->kind == FOCI_TEMPERATURE_LEARNED_PAPER) {
+        const bool is_whole = p->args->item_count == 1 && p->args->targets &&
+                              p->cache->seqs[items[0].sequence].length == 0;
+        if (!is_whole)
+            return foci_fail(
+                p->ctx, FOCAL_EUNSUPPORTED,
+                "forward: this model's temperature averages over the whole text, so it "
+                "cannot generate");
+    }
+    const foci_temperature_args args = {.temperature = temperature,
+                                        .T = p->T,
+                                        .H = c->H,
+                                        .C = c->C,
+                                        .h = p->h,
+                                        .h_dtype = p->act,
+                                        .positions = p->positions,
+                                        .root = 1.0F / c->attn_scale,
+                                        .factors = p->factors};
+    return foci_temperature_factors(p->ctx, &args);
+}
+
 /* A layer's q, k and v on their way to q and to the cache. */
 typedef struct placing {
     const pass *p;
@@ -322,6 +350,13 @@ static focal_status place_qkv(const pass *p, int32_t layer)
     if (!s.rotate || (is_q8 && !s.quantise))
         return foci_fail(p->ctx, FOCAL_EUNSUPPORTED,
                          "forward: the pinned kernel %s cannot run here", focal_ctx_kernel(p->ctx));
+    const foci_temperature *temperature = p->model->weights.layers[layer].temperature;
+    if (temperature) {
+        FOCAL_TRY(find_factors(p, temperature));
+        s.q.scale = 1.0F;
+        s.q.row_scales = p->factors;
+        s.q.has_head_scales = foci_temperature_is_per_head(temperature);
+    }
     FOCAL_TRY(rotation(p, layer, true, &s.q));
     FOCAL_TRY(rotation(p, layer, true, &s.kv[0]));
     FOCAL_TRY(rotation(p, layer, false, &s.kv[1]));
@@ -564,6 +599,10 @@ static size_t lay_out(pass *p, char *base)
     const int64_t few = p->is_few ? T : 0; /* many rows go from sums to hidden at once */
     p->gate = take(base, &used, few * c->F, sizeof(float));
     p->up = c->is_gated ? take(base, &used, few * c->F, sizeof(float)) : NULL;
+    bool has_temperature = false;
+    for (int32_t n = 0; n < c->L; n++)
+        has_temperature |= p->model->weights.layers[n].temperature != NULL;
+    p->factors = take(base, &used, has_temperature ? T * c->H : 0, sizeof(float));
     p->ids = take(base, &used, T, sizeof(int32_t));
     p->positions = take(base, &used, T, sizeof(int32_t));
     for (int is_local = 0; is_local < 2; is_local++) {

@@ -6,6 +6,7 @@
 #include "io/gguf.h"
 #include "io/safetensors.h"
 #include "model/config.h"
+#include "ops/temperature/temperature.h"
 
 /* y = x w^T + bias. */
 typedef struct foci_linear {
@@ -30,6 +31,7 @@ typedef struct foci_layer {
     foci_linear qkv;          /* q, k and v side by side; or each for itself: */
     foci_linear q, k, v, out;
     foci_linear gate, up, down;
+    const foci_temperature *temperature; /* of attention; NULL: 1 */
 } foci_layer;
 
 typedef struct foci_model_weights {

@@ -123,6 +123,30 @@ static void add_linear(builder *b, int32_t layer, const char *part, int64_t N, i
         add_vector(b, layer, part, "bias", N, is_new ? NULL : from->bias, 0.0F, true, &to->bias);
 }
 
+/* The temperature of a layer; its parameters are listed behind the weights of the layer. */
+static void add_temperature(builder *b, int32_t n)
+{
+    const foci_temperature_choice *choice = b->options->temperature;
+    const foci_config *c = b->config;
+    foci_trainable *t = b->t;
+    foci_layer_grads *grads = &t->layers[n];
+    if (!choice || (choice->layers && !choice->layers[n])) return;
+    foci_temperature *to = &t->temperatures[n];
+    *to = (foci_temperature){.kind = choice->kind,
+                             .t = choice->t,
+                             .c = choice->c,
+                             .length = choice->length,
+                             .heads = choice->heads ? t->heads : NULL};
+    static const char part[] = "self_attn.temperature";
+    if (choice->kind == FOCI_TEMPERATURE_LEARNED || choice->kind == FOCI_TEMPERATURE_LEARNED_PAPER)
+        grads->u = add_vector(b, n, part, "u", c->C, NULL, 0.0F, true, &to->u);
+    if (choice->kind == FOCI_TEMPERATURE_LEARNED)
+        grads->a = add_vector(b, n, part, "a", 1, NULL, 0.6F, true, &to->a);
+    if (choice->kind == FOCI_TEMPERATURE_PER_HEAD)
+        grads->lt = add_vector(b, n, part, "lt", c->H, NULL, logf(choice->t), true, &to->lt);
+    t->model->weights.layers[n].temperature = to;
+}
+
 static void add_layer(builder *b, int32_t n)
 {
     static const foci_layer none;
@@ -166,6 +190,7 @@ static void add_layer(builder *b, int32_t n)
         add_linear(b, n, names->gate, c->F, c->C, &from->gate, deviation, &to->gate, &grads->gate);
     add_linear(b, n, names->up, c->F, c->C, &from->up, deviation, &to->up, &grads->up);
     add_linear(b, n, names->down, c->C, c->F, &from->down, last, &to->down, &grads->down);
+    add_temperature(b, n);
 }
 
 static void add_all(builder *b)
@@ -228,7 +253,11 @@ static focal_status build(builder *b, const focal_model *source)
     const foci_config *c = b->config;
     t->model = alloc_zero(t->ctx, 1, sizeof *t->model);
     t->layers = alloc_zero(t->ctx, (size_t)c->L, sizeof *t->layers);
-    if (!t->model || !t->layers) return FOCAL_ENOMEM;
+    t->temperatures = alloc_zero(t->ctx, (size_t)c->L, sizeof *t->temperatures);
+    t->heads = alloc_zero(t->ctx, (size_t)c->H, sizeof *t->heads);
+    if (!t->model || !t->layers || !t->temperatures || !t->heads) return FOCAL_ENOMEM;
+    const foci_temperature_choice *choice = b->options->temperature;
+    if (choice && choice->heads) memcpy(t->heads, choice->heads, (size_t)c->H * sizeof *t->heads);
     t->model->ctx = t->ctx;
     t->model->config = *c;
     t->model->precision = b->options->precision;
@@ -287,6 +316,8 @@ void foci_trainable_free(foci_trainable *trainable)
     focal_ctx *ctx = trainable->ctx;
     focal_model_close(trainable->model);
     foci_free(ctx, trainable->layers);
+    foci_free(ctx, trainable->temperatures);
+    foci_free(ctx, trainable->heads);
     foci_free(ctx, trainable->params);
     foci_free(ctx, trainable->weights);
     foci_free(ctx, trainable->gradients);

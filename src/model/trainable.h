@@ -29,6 +29,7 @@ typedef struct foci_gain_grads {
 typedef struct foci_layer_grads {
     foci_gain_grads attn_norm, attn_post, ffn_norm, ffn_post, q_norm, k_norm;
     foci_linear_grads qkv, q, k, v, out, gate, up, down;
+    float *u, *a, *lt; /* of the temperature */
 } foci_layer_grads;
 
 typedef struct foci_trainable {
@@ -38,15 +39,27 @@ typedef struct foci_trainable {
     int32_t param_count;
     foci_linear_grads embed, positions, head; /* head is embed where they are tied */
     foci_gain_grads final_norm;
-    foci_layer_grads *layers; /* (L) */
+    foci_layer_grads *layers;       /* (L) */
+    foci_temperature *temperatures; /* (L) */
+    bool *heads;                    /* (H) that have a temperature */
     float *weights, *gradients;
     uint16_t *rounded;
     size_t weight_count, gradient_count, rounded_count; /* floats, with the gaps between tensors */
 } foci_trainable;
 
+/* Which temperature a model gets, and where; what it learns begins as docs/MATH.md, 2 says. */
+typedef struct foci_temperature_choice {
+    foci_temperature_kind kind;
+    float t;            /* constant, length; what per-head begins with */
+    float c, length;    /* of kind length */
+    const bool *layers; /* (L); NULL: all */
+    const bool *heads;  /* (H); NULL: all */
+} foci_temperature_choice;
+
 typedef struct foci_trainable_options {
-    focal_dtype precision;   /* what products read: float32 or bfloat16 */
-    bool has_fixed_qk_gains; /* the gains of query-key norm stay as they are */
+    focal_dtype precision;                      /* what products read: float32 or bfloat16 */
+    bool has_fixed_qk_gains;                    /* the gains of query-key norm stay as they are */
+    const foci_temperature_choice *temperature; /* NULL: 1 */
 } foci_trainable_options;
 
 /* The weights of a model that was opened, expanded to float32. The source may be closed then. */

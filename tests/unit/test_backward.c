@@ -218,7 +218,40 @@ static double loss_of(foci_trainable *t, const foci_batch *batch)
     return loss.nll * plain.scale;
 }
 
-/* Along the gradient itself the loss of a new model rises as its square says. */
+/* Along the gradient itself the loss rises as its square says. */
+static void check_slope(foci_trainable *t, const foci_batch *batch, const char *name)
+{
+    (void)loss_of(t, batch);
+    double square = 0.0;
+    for (size_t i = 0; i < t->gradient_count; i++)
+        square += (double)t->gradients[i] * (double)t->gradients[i];
+    assert_true(t->gradient_count == t->weight_count); /* all are trained, in one order */
+    const double step = 0.003 / sqrt(square);
+    float *gradient = new_array(t->gradient_count, sizeof *gradient);
+    memcpy(gradient, t->gradients, t->gradient_count * sizeof *gradient);
+    double sides[2];
+    for (int side = 0; side < 2; side++) {
+        const double move = side == 0 ? -step : 2.0 * step;
+        for (size_t i = 0; i < t->weight_count; i++)
+            t->weights[i] += (float)(move * (double)gradient[i]);
+        sides[side] = loss_of(t, batch);
+    }
+    const double slope = (sides[1] - sides[0]) / (2.0 * step);
+    if (fabs(slope - square) > 1e-3 * square)
+        fail_msg("%s: a slope of %.6g along a gradient of square %.6g", name, slope, square);
+    free(gradient);
+}
+
+static foci_trainable *new_like(focal_ctx *ctx, const char *name,
+                                const foci_temperature_choice *temperature)
+{
+    foci_trainable *source = open_trainable(ctx, name, FOCAL_F32), *t = NULL;
+    const foci_trainable_options options = {.precision = FOCAL_F32, .temperature = temperature};
+    assert_status(ctx, foci_trainable_new(ctx, &source->model->config, 7, &options, &t), FOCAL_OK);
+    foci_trainable_free(source);
+    return t;
+}
+
 static void gradient_is_the_slope(void **state)
 {
     (void)state;
@@ -226,34 +259,78 @@ static void gradient_is_the_slope(void **state)
     focal_ctx *ctx = new_ctx(2);
     for (size_t n = 0; n < FOCAL_COUNT(some); n++) {
         text input;
-        foci_trainable *source = open_trainable(ctx, some[n], FOCAL_F32), *t = NULL;
-        const foci_trainable_options options = {.precision = FOCAL_F32};
-        assert_status(ctx, foci_trainable_new(ctx, &source->model->config, 7, &options, &t),
-                      FOCAL_OK);
-        foci_trainable_free(source);
+        foci_trainable *t = new_like(ctx, some[n], NULL);
         read_text(some[n], &input);
-        (void)loss_of(t, &input.batch);
-        double square = 0.0;
-        for (size_t i = 0; i < t->gradient_count; i++)
-            square += (double)t->gradients[i] * (double)t->gradients[i];
-        assert_true(t->gradient_count == t->weight_count); /* all are trained, in one order */
-        const double step = 0.003 / sqrt(square);
-        float *gradient = malloc(t->gradient_count * sizeof *gradient);
-        assert_non_null(gradient);
-        memcpy(gradient, t->gradients, t->gradient_count * sizeof *gradient);
-        double sides[2];
-        for (int side = 0; side < 2; side++) {
-            const double move = side == 0 ? -step : 2.0 * step;
-            for (size_t i = 0; i < t->weight_count; i++)
-                t->weights[i] += (float)(move * (double)gradient[i]);
-            sides[side] = loss_of(t, &input.batch);
-        }
-        const double slope = (sides[1] - sides[0]) / (2.0 * step);
-        if (fabs(slope - square) > 1e-3 * square)
-            fail_msg("%s: a slope of %.6g along a gradient of square %.6g", some[n], slope, square);
-        free(gradient);
+        check_slope(t, &input.batch, some[n]);
         foci_trainable_free(t);
     }
+    focal_ctx_close(ctx);
+}
+
+/* The losses of the first sequence by the ordinary forward pass, in pieces of `step` tokens. */
+static focal_status forward_loss(foci_trainable *t, const text *input, int step, double *sum)
+{
+    focal_cache *cache = NULL;
+    const focal_cache_options options = {.dtype = FOCAL_F32, .has_dtype = true};
+    focal_status status = focal_cache_new(t->model, &options, &cache);
+    double nll[FIRST] = {0};
+    for (int first = 0; first < FIRST && status == FOCAL_OK; first += step) {
+        const int count = first + step < FIRST ? step : FIRST - first;
+        const focal_batch_item item = {0, count, input->ids + first, 0};
+        const focal_forward_args args = {
+            .item_count = 1, .items = &item, .targets = input->targets + first, .nll = nll + first};
+        status = focal_forward(t->model, cache, &args);
+    }
+    focal_cache_free(cache);
+    *sum = 0.0;
+    for (int n = 0; n < FIRST; n++) *sum += nll[n];
+    return status;
+}
+
+/* Every kind: its gradient is the slope, the ordinary forward pass computes the same, and what is
+ * not in its scope stays at 1. */
+static void temperatures_are_trained(void **state)
+{
+    (void)state;
+    static const bool heads[] = {true, false, true, true}, layers[] = {false, true};
+    static const foci_temperature_choice choices[] = {
+        {.kind = FOCI_TEMPERATURE_CONSTANT, .t = 0.4F},
+        {.kind = FOCI_TEMPERATURE_CONSTANT, .t = 0.4F, .heads = heads},
+        {.kind = FOCI_TEMPERATURE_LEARNED, .layers = layers},
+        {.kind = FOCI_TEMPERATURE_PER_HEAD, .t = 0.7F, .heads = heads},
+        {.kind = FOCI_TEMPERATURE_LENGTH, .t = 0.5F, .c = 0.3F, .length = 8.0F},
+        {.kind = FOCI_TEMPERATURE_LEARNED_PAPER},
+    };
+    focal_ctx *ctx = new_ctx(2);
+    text input;
+    read_text("qwen3", &input);
+    const foci_batch one = {FIRST, input.ids, input.targets, 1, &spans[0]};
+    double losses[FOCAL_COUNT(choices)];
+    for (size_t n = 0; n < FOCAL_COUNT(choices); n++) {
+        foci_trainable *t = new_like(ctx, "qwen3", &choices[n]);
+        foci_batch_loss loss;
+        for (size_t i = 0; i < t->weight_count; i++) t->weights[i] *= 4.0F; /* sharper attention */
+        for (int32_t i = 0; i < t->param_count; i++) {
+            const foci_param *param = &t->params[i];
+            for (int64_t e = 0; strstr(param->name, "temperature.u") && e < param->cols; e++)
+                param->weights[e] = 0.01F * (float)((e * 7) % 11 - 5);
+            if (strstr(param->name, "temperature.a")) param->weights[0] = 0.6F;
+        }
+        assert_status(ctx, foci_backward(t, &one, &plain, &loss), FOCAL_OK);
+        losses[n] = loss.nll;
+        const bool is_paper = choices[n].kind == FOCI_TEMPERATURE_LEARNED_PAPER;
+        double whole, pieces;
+        assert_status(ctx, forward_loss(t, &input, FIRST, &whole), FOCAL_OK);
+        assert_true(fabs(whole - loss.nll) < 1e-5 * loss.nll);
+        assert_status(ctx, forward_loss(t, &input, 7, &pieces),
+                      is_paper ? FOCAL_EUNSUPPORTED : FOCAL_OK);
+        if (!is_paper) assert_true(fabs(pieces - loss.nll) < 1e-5 * loss.nll);
+        memset(t->gradients, 0, t->gradient_count * sizeof *t->gradients);
+        if (!is_paper) check_slope(t, &input.batch, "a temperature"); /* its clip has no slope */
+        foci_trainable_free(t);
+    }
+    for (size_t n = 1; n < FOCAL_COUNT(choices); n++) /* each changes what is computed */
+        for (size_t i = 0; i < n; i++) assert_true(fabs(losses[n] - losses[i]) > 1e-4);
     focal_ctx_close(ctx);
 }
 
@@ -376,6 +453,7 @@ int main(void)
         cmocka_unit_test(bfloat16_is_near),
         cmocka_unit_test(bits_do_not_depend_on_threads_or_memory),
         cmocka_unit_test(gradient_is_the_slope),
+        cmocka_unit_test(temperatures_are_trained),
         cmocka_unit_test(parts_of_a_batch_add_up),
         cmocka_unit_test(new_weights_follow_the_seed),
         cmocka_unit_test(refuses_bad_batches),
