@@ -16,7 +16,7 @@ static foci_square_sum sum_of_piece(const float *x, int64_t width)
     foci_square_sum out = {0};
     for (int k = 0; k < VECTORS; k++) sums[k] = v_sums_zero();
     for (int64_t first = 0; first < width; first += FOCI_SUM_LANES)
-        for (int k = 0; k < VECTORS && first + k * VL < width; k++) {
+        for (int64_t k = 0; k < VECTORS && first + k * VL < width; k++) {
             const int64_t n = first + k * VL;
             vec y = v_load_lanes(x + n, v_lanes(n, width));
             const uint32_t odd = v_odd_floats(y);
@@ -26,7 +26,7 @@ static foci_square_sum sum_of_piece(const float *x, int64_t width)
             }
             sums[k] = v_sums_add_squares(sums[k], y);
         }
-    for (int k = 0; k < VECTORS; k++) v_sums_store(lanes + k * VL, sums[k]);
+    for (int64_t k = 0; k < VECTORS; k++) v_sums_store(&lanes[k * VL], sums[k]);
     for (int n = 0; n < FOCI_SUM_LANES; n++) out.sum += lanes[n];
     return out;
 }

@@ -45,7 +45,7 @@ static double part_done(int64_t step, int64_t begin, int64_t end)
 
 double foci_schedule_rate(const foci_schedule *s, int64_t step)
 {
-    double gone = 0.0; /* of the way from the peak to the floor */
+    double gone = 0.0;          /* of the way from the peak to the floor */
     if (step < s->warmup_steps) /* the first step moves already, the last one by the peak */
         return s->peak * ((double)(step + 1) / (double)s->warmup_steps);
     if (s->kind == FOCI_SCHEDULE_COSINE)

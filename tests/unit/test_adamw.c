@@ -290,7 +290,8 @@ static void same_bits_at_any_thread_count(void **state)
     (void)state;
     float *w = new_normals(COUNT, 1.0F, 1), *g = new_normals(COUNT, 0.1F, 2);
     const thread_problem problem = {w, g, COUNT};
-    assert_same_bits("adamw", COUNT * 4 * sizeof(float) + 3 * sizeof(double), &problem, make_bits);
+    const size_t bytes = (size_t)COUNT * 4 * sizeof(float) + 3 * sizeof(double);
+    assert_same_bits("adamw", bytes, &problem, make_bits);
     free(w);
     free(g);
 }

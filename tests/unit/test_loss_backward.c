@@ -457,6 +457,42 @@ static void odd_rows(void **state)
     }
 }
 
+/* Rows longer than what is searched at once, which begin with nothing but minus infinity. */
+static void masked_beginnings(void **state)
+{
+    focal_ctx *ctx = *state;
+    enum { T = 2, V = 7001, MASKED = 6000 };
+    float *x = new_normals((int64_t)T * V, 1.0F, 3), *out = new_array((size_t)T * V, sizeof *out);
+    double *dense = to_doubles(x + MASKED, V - MASKED), nll[T], lse[T];
+    const double exact = oracle_log_softmax(V - MASKED, dense, NULL);
+    const int32_t targets[T] = {V - 1, V - 1};
+    for (int64_t n = 0; n < (int64_t)T * V; n++)
+        if (n % V < MASKED) x[n] = -INFINITY;
+    x[V + 5] = NAN; /* of the second row */
+    const foci_loss_backward_args args = {.T = T,
+                                          .V = V,
+                                          .logits = x,
+                                          .logits_stride = V,
+                                          .targets = targets,
+                                          .scale = 1.0,
+                                          .dlogits = out,
+                                          .dlogits_stride = V,
+                                          .nll = nll,
+                                          .lse = lse};
+    size_t next = 0;
+    for (const foci_rows_kernel *k; (k = next_kernel(ctx, &foci_loss_backward_op, &next));) {
+        k->run(&args, 0, T);
+        assert_true(fabs(lse[0] - exact) <= most_error);
+        assert_true(fabs(nll[0] - (exact - dense[V - MASKED - 1])) <= most_error);
+        assert_true(out[0] == 0.0F && out[MASKED - 1] == 0.0F && out[MASKED] > 0.0F);
+        assert_true(isnan(lse[1]) && isnan(nll[1]));
+        assert_all_nan(out + V, V);
+    }
+    free(x);
+    free(out);
+    free(dense);
+}
+
 static void odd_teachers(void **state)
 {
     focal_ctx *ctx = *state;
@@ -532,8 +568,8 @@ static void same_bits_at_any_thread_count(void **state)
     int32_t targets[T];
     for (int32_t n = 0; n < T; n++) targets[n] = n % 9 == 4 ? -1 : n * 17;
     const thread_problem problem = {x, t, targets, T, V};
-    assert_same_bits("loss_backward", T * (3 * sizeof(double) + 2 * V * sizeof(float)), &problem,
-                     make_bits);
+    assert_same_bits("loss_backward", T * (3 * sizeof(double) + 2 * (size_t)V * sizeof(float)),
+                     &problem, make_bits);
     free(x);
     free(t);
 }
@@ -630,6 +666,7 @@ int main(void)
         cmocka_unit_test(oracle_matches_differences),
         cmocka_unit_test_setup_teardown(agrees_with_pytorch, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(odd_rows, open_ctx, close_ctx),
+        cmocka_unit_test_setup_teardown(masked_beginnings, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(odd_teachers, open_ctx, close_ctx),
         cmocka_unit_test(same_bits_at_any_thread_count),
         cmocka_unit_test_setup_teardown(bad_losses, open_ctx, close_ctx),

@@ -36,11 +36,11 @@ static focal_status check_numbers(focal_ctx *ctx, const foci_adamw_args *a)
     const struct {
         const char *name;
         double value, end; /* 0 <= value < end */
-    } numbers[] = {{"rate", a->rate, INFINITY},
+    } numbers[] = {{"rate", a->rate, (double)INFINITY},
                    {"beta1", a->beta1, 1.0},
                    {"beta2", a->beta2, 1.0},
-                   {"decay", a->decay, INFINITY},
-                   {"factor", a->factor, INFINITY}};
+                   {"decay", a->decay, (double)INFINITY},
+                   {"factor", a->factor, (double)INFINITY}};
     for (size_t n = 0; n < FOCAL_COUNT(numbers); n++)
         if (!(numbers[n].value >= 0.0 && numbers[n].value < numbers[n].end))
             return foci_fail(ctx, FOCAL_EINVAL, "adamw: %s is %g, it must be 0 or above, below %g",

@@ -12,9 +12,10 @@ typedef struct row_sums {
 
 static row_sums sums_of(const float *x, int64_t V)
 {
-    double max = (double)x[0], sum = 0.0;
+    double max = (double)x[0];
     for (int64_t n = 1; n < V; n++) max = fmax(max, (double)x[n]);
-    for (int64_t n = 0; n < V; n++) sum += exp((double)x[n] - max);
+    double sum = exp((double)x[0] - max);
+    for (int64_t n = 1; n < V; n++) sum += exp((double)x[n] - max);
     return (row_sums){max, log(sum)};
 }
 
@@ -28,7 +29,8 @@ static void loss_row(const foci_loss_backward_args *a, int64_t row)
 {
     const float *x = a->logits + row * a->logits_stride;
     const int64_t target = a->targets[row], at = row * a->dlogits_stride;
-    const row_sums sums = target < 0 ? (row_sums){0} : sums_of(x, a->V);
+    row_sums sums = {0};
+    if (target >= 0) sums = sums_of(x, a->V);
     const double lse = sums.max + sums.log_sum;
     const double nll = target < 0 ? 0.0 : sums.max - (double)x[target] + sums.log_sum;
     for (int64_t n = 0; n < a->V; n++) {

@@ -52,10 +52,10 @@ static focal_status check_args(focal_ctx *ctx, const foci_muon_args *a)
     const struct {
         const char *name;
         double value, end; /* 0 <= value < end */
-    } numbers[] = {{"rate", a->rate, INFINITY},
-                   {"decay", a->decay, INFINITY},
+    } numbers[] = {{"rate", a->rate, (double)INFINITY},
+                   {"decay", a->decay, (double)INFINITY},
                    {"beta", a->beta, 1.0},
-                   {"factor", a->factor, INFINITY}};
+                   {"factor", a->factor, (double)INFINITY}};
     for (size_t n = 0; n < FOCAL_COUNT(numbers); n++)
         if (!(numbers[n].value >= 0.0 && numbers[n].value < numbers[n].end))
             return foci_fail(ctx, FOCAL_EINVAL, "muon: %s is %g, it must be 0 or above, below %g",
@@ -79,7 +79,8 @@ static focal_status turn_whole(focal_ctx *ctx, const float *x, int64_t rows, int
                                float *out)
 {
     foci_muon_pass pass = {
-        .x = x, .out = out, .rows = rows, .cols = cols, .x_stride = cols, .out_stride = rows};
+        .x = x, .rows = rows, .cols = cols, .x_stride = cols, .out_stride = rows};
+    pass.out = out;
     return turn(ctx, &pass);
 }
 
@@ -92,21 +93,21 @@ static focal_status multiply_by_own(focal_ctx *ctx, const muon_work *w, const vo
     for (int64_t first = 0; first < M; first += SYMMETRIC_COLUMNS) {
         const int64_t count = foci_min64(SYMMETRIC_COLUMNS, M - first), below = first + count;
         const void *rows = (const char *)x + first * row_bytes;
-        const foci_muon_factors product = {.M = M - first,
-                                           .N = count,
-                                           .K = K,
-                                           .dtype = w->args->dtype,
-                                           .x = rows,
-                                           .w = rows,
-                                           .out = out + first * M + first,
-                                           .out_stride = M};
+        foci_muon_factors product = {.M = M - first,
+                                     .N = count,
+                                     .K = K,
+                                     .dtype = w->args->dtype,
+                                     .x = rows,
+                                     .w = rows,
+                                     .out_stride = M};
+        product.out = out + first * M + first;
         FOCAL_TRY(w->args->multiply(ctx, &product));
         foci_muon_pass mirror = {.x = out + below * M + first,
-                                 .out = out + first * M + below,
                                  .rows = M - below,
                                  .cols = count,
                                  .x_stride = M,
                                  .out_stride = M};
+        mirror.out = out + first * M + below;
         if (below < M) FOCAL_TRY(turn(ctx, &mirror));
     }
     return FOCAL_OK;
@@ -126,7 +127,6 @@ static focal_status start(focal_ctx *ctx, const muon_work *w)
                             .x = w->wide,
                             .out = w->x,
                             .out_dtype = w->args->dtype};
-    if (squares.odd_count > 0) scale.alpha = NAN;
     if (w->is_tall) {
         FOCAL_TRY(turn_whole(ctx, w->wide, w->N, w->M, w->turned));
         scale.x = w->turned;
