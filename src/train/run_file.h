@@ -146,6 +146,8 @@ focal_status foci_run_write(focal_ctx *ctx, const char *path, const foci_run *ru
 void foci_run_value(const foci_run *run, int n, char out[FOCI_RUN_VALUE]);
 /* What a key accepts: "integer, 1 to 512", "bf16|f32", "true|false", ... */
 void foci_run_accepts(const foci_run_key *key, char out[FOCI_RUN_TEXT]);
+/* The two lines of a key in `--help keys`: name and default, and below what it is. */
+void foci_run_help(const foci_run_key *key, char out[FOCI_RUN_VALUE]);
 /* The key with a name; -1: there is none. The key whose name is nearest to it; never -1. */
 int foci_run_find(foci_text name);
 int foci_run_nearest(foci_text name);

@@ -51,6 +51,14 @@ void foci_run_accepts(const foci_run_key *key, char out[FOCI_RUN_TEXT])
     }
 }
 
+void foci_run_help(const foci_run_key *key, char out[FOCI_RUN_VALUE])
+{
+    char accepts[FOCI_RUN_TEXT];
+    foci_run_accepts(key, accepts);
+    (void)snprintf(out, FOCI_RUN_VALUE, "%s = %s\n    %s (%s)\n", key->name, key->initial,
+                   key->about, accepts);
+}
+
 /* What is wrong with a value of the wrong kind. */
 static bool refuse(const foci_run_key *key, foci_text text, char problem[FOCI_RUN_PROBLEM])
 {

@@ -2,12 +2,14 @@
  * of memory leave the last good file, and the folder keeps what it should. */
 #include "support/check.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "support/folder.h"
@@ -16,6 +18,21 @@
 #include "train/crc32c.h"
 
 enum { WEIGHTS = 3 * 5, BLOCKS = 5 };
+
+static size_t write_most; /* bytes that a write takes; 0: as many as the system does */
+
+/* In place of the C library's, for all that is linked here. */
+ssize_t pwrite(int fd, const void *buf, size_t n, off_t offset)
+{
+    static bool is_interrupted;
+    is_interrupted = write_most > 0 && !is_interrupted;
+    if (is_interrupted) {
+        errno = EINTR;
+        return -1;
+    }
+    const size_t taken = write_most > 0 && n > write_most ? write_most : n;
+    return (ssize_t)syscall(SYS_pwrite64, fd, buf, taken, offset);
+}
 
 static float weights[WEIGHTS];
 static int64_t counters[2];
@@ -321,7 +338,30 @@ static void a_full_disk_leaves_the_last_one(void **state)
     }
     (void)signal(SIGXFSZ, handler);
     save(ctx, &f, 2, &keep_two);
+    /* The same step once more, over the file that is there. */
+    (void)signal(SIGXFSZ, SIG_IGN);
+    const struct rlimit small = {(rlim_t)info.st_size - 1, before.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    const focal_status status =
+        foci_checkpoint_save(ctx, f.path, 2, blocks_of(2), BLOCKS, &keep_two);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    (void)signal(SIGXFSZ, handler);
+    assert_status(ctx, status, FOCAL_EIO);
     assert_newest(ctx, &f, 2, NULL);
+    folder_remove(&f);
+}
+
+/* A system that takes a few bytes at a time, and is interrupted before the first. */
+static void short_writes_go_on(void **state)
+{
+    focal_ctx *ctx = *state;
+    const folder f = folder_new();
+    write_most = 7;
+    const focal_status status =
+        foci_checkpoint_save(ctx, f.path, 5, blocks_of(5), BLOCKS, &keep_two);
+    write_most = 0;
+    assert_status(ctx, status, FOCAL_OK);
+    assert_newest(ctx, &f, 5, NULL);
     folder_remove(&f);
 }
 
@@ -368,6 +408,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(the_folder_keeps_what_it_should, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(the_newest_whole_one_is_found, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(a_full_disk_leaves_the_last_one, open_ctx, close_ctx),
+        cmocka_unit_test_setup_teardown(short_writes_go_on, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(memory_may_fail_anywhere, open_ctx, close_ctx),
     };
     return cmocka_run_group_tests_name("checkpoint", tests, NULL, NULL);

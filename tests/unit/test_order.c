@@ -287,6 +287,10 @@ static void faults_have_sentences(void **state)
     assert_non_null(strstr(focal_ctx_error(ctx), "10 tokens of text"));
     order.end = 11;
     assert_status(ctx, foci_order_check(ctx, &order), FOCAL_OK);
+    assert_int_equal(order.window_count, 1);
+    order.end = 20; /* a second window would lack its last target */
+    assert_status(ctx, foci_order_check(ctx, &order), FOCAL_OK);
+    assert_int_equal(order.window_count, 1);
     order.end = 101;
     assert_status(ctx, foci_order_check(ctx, &order), FOCAL_EINVAL);
     order = good;

@@ -285,6 +285,15 @@ static char *make_table(void)
     return page;
 }
 
+static void help_is_two_lines(void **state)
+{
+    (void)state;
+    char help[FOCI_RUN_VALUE];
+    foci_run_help(&foci_run_keys[foci_run_find(foci_text_of("model.kv_heads"))], help);
+    assert_string_equal(help, "model.kv_heads = 0\n    key and value heads; 0: as many as query "
+                              "heads (integer, 0 to 1024)\n");
+}
+
 static void the_page_has_the_table(void **state)
 {
     (void)state;
@@ -328,6 +337,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(contradictions_are_refused, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(values_follow_from_others, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(a_resolved_run_reads_back, open_ctx, close_ctx),
+        cmocka_unit_test(help_is_two_lines),
         cmocka_unit_test(the_page_has_the_table),
     };
     return cmocka_run_group_tests_name("run_file", tests, NULL, NULL);
