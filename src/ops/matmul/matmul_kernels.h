@@ -31,7 +31,7 @@ typedef struct foci_matmul_names {
     const char *op, *x, *w, *out, *M, *N, *K;
 } foci_matmul_names;
 focal_status foci_matmul_check_as(focal_ctx *ctx, const foci_matmul_args *args,
-                                  const foci_matmul_names *names);
+                                  const foci_matmul_names *is);
 
 /* The first kernel in the table that is allowed and can; NULL when the pinned one cannot. */
 const foci_matmul_kernel *foci_matmul_pick(const focal_ctx *ctx, const foci_matmul_args *args);
