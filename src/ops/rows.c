@@ -82,7 +82,8 @@ static void join_columns(void *arg, int64_t index, int32_t thread)
 
 void foci_rows_join(focal_ctx *ctx, const float *pieces, int64_t count, int64_t width, float *sum)
 {
-    join j = {pieces, count, width, sum};
+    join j = {.pieces = pieces, .count = count, .width = width};
+    j.sum = sum;
     foci_parallel(ctx, foci_pieces(width, COLUMNS), join_columns, &j);
 }
 

@@ -195,7 +195,8 @@ static void check_golden(const golden_case *g, void *user)
     focal_ctx *ctx = user;
     const double *p = g->parameters;
     const int32_t T = (int32_t)p[1], H = (int32_t)p[2], D = (int32_t)p[3], rotated = (int32_t)p[4];
-    const int64_t count = (int64_t)T * H * D, angles = (int64_t)T * rotated / 2, rows = T * H;
+    const int64_t count = (int64_t)T * H * D, angles = (int64_t)T * rotated / 2,
+                  rows = (int64_t)T * H;
     const int64_t factor_count = p[5] != 0.0 ? rows : T;
     float *cosines = case_floats(g, "cos", angles), *sines = case_floats(g, "sin", angles);
     float *x = case_floats(g, "x", count), *dout = case_floats(g, "dout", count);
@@ -306,11 +307,11 @@ static void nan_stays_in_its_place(void **state)
                                                   .sin = angles,
                                                   .scale = 1.0F,
                                                   .dout = dout,
-                                                  .dout_stride = H * D,
+                                                  .dout_stride = (int64_t)H * D,
                                                   .dx = dx,
-                                                  .dx_stride = H * D,
+                                                  .dx_stride = (int64_t)H * D,
                                                   .out = out,
-                                                  .out_stride = H * D,
+                                                  .out_stride = (int64_t)H * D,
                                                   .dots = dots};
             const int partner = D + (style ? 2 : 3 + D / 2);
             kernel->run(&args, 0, T);

@@ -51,7 +51,8 @@ static void oracle_matches_finite_differences(void **state)
     static const unsigned char some[H] = {1, 0, 1};
     static const int32_t starts[] = {0, 2, T}, positions[T] = {0, 1, 0, 1, 2, 3};
     float *normals = new_normals(COUNT, 0.1F, 3);
-    double *x = to_doubles(normals, COUNT), *h = x, *u = h + T * C, *lt = u + C, *q = lt + H;
+    double *x = to_doubles(normals, COUNT), *h = x, *u = h + (int64_t)T * C, *lt = u + C,
+           *q = lt + H;
     double dots[T * H], dh[T * C], du[C], da, dlt[H], numeric[T * C];
     for (int n = 0; n < T * C; n++) h[n] += 0.5; /* means above 0 */
     for (int n = 0; n < C; n++) u[n] += 0.5;
@@ -78,7 +79,7 @@ static void oracle_matches_finite_differences(void **state)
             (void)loss(&a, q, dots);
             oracle_temperature_backward(&a, dots, dh, du, &da, dlt);
             for (int n = 0; n < T * C; n++) numeric[n] = slope(&a, q, h + n);
-            assert_doubles_within(names[kind], dh, numeric, T * C, 1e-8);
+            assert_doubles_within(names[kind], dh, numeric, (int64_t)T * C, 1e-8);
             for (int n = 0; n < C; n++) numeric[n] = slope(&a, q, u + n);
             assert_doubles_within(names[kind], du, numeric, C, 1e-8);
             for (int n = 0; n < H; n++) numeric[n] = slope(&a, q, lt + n);

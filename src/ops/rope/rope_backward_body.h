@@ -8,8 +8,7 @@
 
 /* A head: where its elements begin in each array, and all that multiplies it. */
 typedef struct back_head {
-    const float *cos, *sin;
-    int64_t from, to, out;
+    int64_t angles, from, to, out;
     float scale;
 } back_head;
 
@@ -18,10 +17,11 @@ static inline void turn_halves_back(const foci_rope_backward_args *a, focal_dtyp
                                     const back_head *head)
 {
     const int64_t pairs = a->rotated / 2;
+    const float *cosines = a->cos + head->angles, *sines = a->sin + head->angles;
     const vec scale = v_set1(head->scale);
     for (int64_t n = 0; n < pairs; n += VL) {
         const int64_t lanes = v_lanes(n, pairs);
-        const vec c = v_load_lanes(head->cos + n, lanes), s = v_load_lanes(head->sin + n, lanes);
+        const vec c = v_load_lanes(cosines + n, lanes), s = v_load_lanes(sines + n, lanes);
         const vec du = v_load_lanes_of(a->dout, dtype, head->from + n, lanes);
         const vec dv = v_load_lanes_of(a->dout, dtype, head->from + pairs + n, lanes);
         const vec first = v_add(v_mul(du, c), v_mul(dv, s));
@@ -34,11 +34,12 @@ static inline void turn_halves_back(const foci_rope_backward_args *a, focal_dtyp
 static inline void turn_pairs_back(const foci_rope_backward_args *a, focal_dtype dtype,
                                    const back_head *head)
 {
+    const float *cosines = a->cos + head->angles, *sines = a->sin + head->angles;
     const vec scale = v_set1(head->scale);
     for (int64_t n = 0; n < a->rotated; n += VL) {
         const int64_t lanes = v_lanes(n, a->rotated);
-        const vec c = v_load_twice(head->cos + n / 2, lanes / 2);
-        const vec s = v_sub(v_zero(), v_load_twice(head->sin + n / 2, lanes / 2));
+        const vec c = v_load_twice(cosines + n / 2, lanes / 2);
+        const vec s = v_sub(v_zero(), v_load_twice(sines + n / 2, lanes / 2));
         const vec d = v_load_lanes_of(a->dout, dtype, head->from + n, lanes);
         const vec turned = v_fma_alternate(d, c, v_mul(v_swap_pairs(d), s));
         v_store_lanes(a->dx, a->dx_dtype, head->to + n, v_mul(turned, scale), lanes);
@@ -74,10 +75,9 @@ static inline void turn_head_back(const foci_rope_backward_args *a, focal_dtype 
 static inline void rope_backward_head(const foci_rope_backward_args *a, focal_dtype dtype,
                                       int64_t t, int64_t h)
 {
-    const int64_t angles = t * (a->rotated / 2), at = h * a->D;
+    const int64_t at = h * a->D;
     const back_head head = {
-        .cos = a->cos ? a->cos + angles : NULL,
-        .sin = a->sin ? a->sin + angles : NULL,
+        .angles = t * (a->rotated / 2),
         .from = t * a->dout_stride + at,
         .to = t * a->dx_stride + at,
         .out = t * a->out_stride + at,
