@@ -65,6 +65,7 @@ def compare(focal, split, size, files, texts):
                        stdout=subprocess.DEVNULL)
         theirs, their_seconds = rival(split, size, texts)
         ours = Tokenizer.from_file(str(path))
+        ours.encode_special_tokens = theirs.encode_special_tokens = True  # as plain text
         a, b = (json.loads(t.to_str())["model"] for t in (ours, theirs))
         if a["vocab"] != b["vocab"]:
             faults.append("another vocabulary")

@@ -69,7 +69,7 @@ typedef struct foci_vocab_source {
     const int64_t *types;    /* (token_count), or NULL: all normal */
     const foci_text *merges; /* (merge_count) "left right" */
     int64_t token_count, merge_count;
-    bool may_lack_merges; /* no merge is no fault: it was made of little text */
+    bool may_lack_merges;                   /* no merge is no fault: it was made of little text */
     int64_t bos, eos, eot, unk, pad;        /* -1: none */
     int add_bos, add_eos, add_space_prefix; /* 0, 1, or -1: as the model kind has it */
 } foci_vocab_source;

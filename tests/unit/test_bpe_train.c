@@ -77,8 +77,7 @@ static void train_plain(plain *p, int32_t vocab, int64_t min_count)
         memcpy(text, p->tokens[pair.left], left);
         memcpy(text + left, p->tokens[pair.right], strlen(p->tokens[pair.right]) + 1);
         while (joined < p->token_count && strcmp(p->tokens[joined], text) != 0) joined++;
-        if (joined == p->token_count)
-            memcpy(p->tokens[p->token_count++], text, sizeof text);
+        if (joined == p->token_count) memcpy(p->tokens[p->token_count++], text, sizeof text);
         p->merges[p->merge_count++] = pair;
         join_pair(p, pair, joined);
     }
@@ -115,14 +114,14 @@ static void merges_are_those_of_the_definition(void **state)
     focal_ctx *ctx = *state;
     static plain p;
     uint32_t seed = 1;
-    for (int round = 0; round < 60; round++) {
+    for (int round = 0; round < 120; round++) {
         const int letters = 2 + round % 4;
         foci_words words;
         int64_t index;
         random_words(ctx, &seed, letters, &words, &p);
         foci_bpe_training t = {.ctx = ctx,
                                .words = &words,
-                               .vocab = letters + 10 + 3 * round,
+                               .vocab = letters + 10 + 3 * (round % 60),
                                .min_count = 1 + round % 3,
                                .tokens = {.ctx = ctx, .most = 1000, .bytes_most = 1 << 20}};
         for (int n = 0; n < letters; n++) {

@@ -9,15 +9,14 @@
 #include <unistd.h>
 
 #include "io/input.h"
-#include "support/folder.h"
-#include "support/golden_tokenizer.h"
+#include "support/tokenizer_files.h"
 #include "text/corpus.h"
 #include "text/text_cut.h"
 #include "text/tokenizer_parts.h"
 
 /* Every pair of classes stands side by side somewhere: letters, numbers, signs, spaces, line ends,
  * marks that a normal form joins, added tokens. */
-static const char *const documents[] = {
+static const char *documents[] = {
     "The fox's den, it'll do: 1984 and 12345! Don't   stop...\n\n\n  indented\t\ttabs\n",
     " leading space and trailing space ",
     "caf\xC3\xA9 na\xC3\xAFve e\xCC\x81tude \xE4\xB8\xAD\xE6\x96\x87\xE3\x80\x82\n\xE4\xB8\xAD\xE6"
@@ -140,6 +139,26 @@ static void ids_are_those_of_whole_documents(void **state)
         focal_tokenizer_free(t);
     }
     assert_true(cut >= 3); /* so many of them are read in pieces at all */
+}
+
+/* Tokens that plain text becomes are never cut, though words end inside of them. */
+static void added_tokens_stay_whole(void **state)
+{
+    focal_ctx *ctx = *state;
+    foci_json *json = quoted_json(
+        ctx, "{'added_tokens':[{'id':7,'content':'a b.1','special':false,'normalized':false}],"
+             "'pre_tokenizer':{'type':'ByteLevel','add_prefix_space':false},'model':{'type':'BPE',"
+             "'vocab':{'a':0,'b':1,'x':2,'\\u0120':3,'1':4,'.':5,'ab':6},'merges':['a b']}}");
+    static const char text[] = "ab a b.1x a b.1 a b. a b.1 xa b.11 a b";
+    const char *saved = documents[0];
+    focal_tokenizer *t = NULL;
+    assert_status(ctx, foci_tokenizer_from_json(ctx, "added", json, NULL, &t), FOCAL_OK);
+    assert_int_equal(foci_cut_rule_of_tokenizer(t).longest, 5);
+    documents[0] = text;
+    check_pieces(ctx, "added", t);
+    documents[0] = saved;
+    focal_tokenizer_free(t);
+    foci_json_free(json);
 }
 
 /* By the definition: at each place that is called sure, the words of the two parts are those of the
@@ -447,6 +466,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(ids_are_those_of_whole_documents, open_ctx, close_ctx),
+        cmocka_unit_test_setup_teardown(added_tokens_stay_whole, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(cuts_change_no_word, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(json_lines_and_separators, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(faults_have_their_sentence, open_ctx, close_ctx),

@@ -104,7 +104,7 @@ static void what_is_written_is_read(void **state)
     static const struct {
         int32_t vocab;
         int64_t shard_tokens, piece;
-    } cases[] = {{300, 0, 1000}, {65536, 100, 7}, {65537, 100, 7}, {257, 1, 3}, {70000, 999, 1}};
+    } cases[] = {{300, 0, 1000}, {65536, 100, 7}, {65537, 100, 7}, {257, 13, 3}, {70000, 999, 1}};
     const folder f = folder_new();
     static sample s;
     for (size_t n = 0; n < FOCAL_COUNT(cases); n++) {
@@ -281,6 +281,33 @@ static void ids_are_checked_when_read(void **state)
     folder_remove(&f);
 }
 
+/* One more than a shard takes: the next begins with it. */
+static void documents_of_a_shard_are_limited(void **state)
+{
+    focal_ctx *ctx = *state;
+    const folder f = folder_new();
+    const foci_shard_options options = {.vocab = 10, .end = -1};
+    const int32_t id = 7;
+    foci_shard_writer *w = NULL;
+    foci_shards *shards = NULL;
+    foci_shards_info info;
+    char path[128];
+    (void)snprintf(path, sizeof path, "%s", folder_file(&f, "set"));
+    assert_status(ctx, foci_shard_writer_open(ctx, path, &options, &w), FOCAL_OK);
+    for (int n = 0; n <= FOCI_SHARD_DOCUMENTS; n++) {
+        assert_int_equal(foci_shard_writer_begin(w), FOCAL_OK);
+        assert_int_equal(foci_shard_writer_put(w, &id, 1), FOCAL_OK);
+    }
+    assert_status(ctx, foci_shard_writer_finish(w, &info), FOCAL_OK);
+    assert_int_equal(info.shard_count, 2);
+    assert_status(ctx, foci_shards_open(ctx, path, true, &shards), FOCAL_OK);
+    assert_int_equal(foci_shards_describe(shards).document_count, FOCI_SHARD_DOCUMENTS + 1);
+    assert_int_equal(foci_shards_document(shards, FOCI_SHARD_DOCUMENTS), FOCI_SHARD_DOCUMENTS);
+    foci_shards_close(shards);
+    remove_set(path);
+    folder_remove(&f);
+}
+
 static void failing_memory_leaves_nothing(void **state)
 {
     focal_ctx *ctx = *state;
@@ -321,6 +348,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(wrong_calls_are_refused, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(every_fault_has_its_sentence, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(ids_are_checked_when_read, open_ctx, close_ctx),
+        cmocka_unit_test_setup_teardown(documents_of_a_shard_are_limited, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(failing_memory_leaves_nothing, open_ctx, close_ctx),
     };
     return cmocka_run_group_tests_name("shards", tests, NULL, NULL);
