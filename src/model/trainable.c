@@ -252,13 +252,14 @@ static focal_status build(builder *b, const focal_model *source)
     foci_trainable *t = b->t;
     const foci_config *c = b->config;
     t->model = alloc_zero(t->ctx, 1, sizeof *t->model);
+    if (!t->model) return FOCAL_ENOMEM;
+    t->model->ctx = t->ctx;
     t->layers = alloc_zero(t->ctx, (size_t)c->L, sizeof *t->layers);
     t->temperatures = alloc_zero(t->ctx, (size_t)c->L, sizeof *t->temperatures);
     t->heads = alloc_zero(t->ctx, (size_t)c->H, sizeof *t->heads);
-    if (!t->model || !t->layers || !t->temperatures || !t->heads) return FOCAL_ENOMEM;
+    if (!t->layers || !t->temperatures || !t->heads) return FOCAL_ENOMEM;
     const foci_temperature_choice *choice = b->options->temperature;
     if (choice && choice->heads) memcpy(t->heads, choice->heads, (size_t)c->H * sizeof *t->heads);
-    t->model->ctx = t->ctx;
     t->model->config = *c;
     t->model->precision = b->options->precision;
     t->model->weights.layers = alloc_zero(t->ctx, (size_t)c->L, sizeof(foci_layer));

@@ -309,12 +309,12 @@ static void temperatures_are_trained(void **state)
     for (size_t n = 0; n < FOCAL_COUNT(choices); n++) {
         foci_trainable *t = new_like(ctx, "qwen3", &choices[n]);
         foci_batch_loss loss;
-        for (size_t i = 0; i < t->weight_count; i++) t->weights[i] *= 4.0F; /* sharper attention */
         for (int32_t i = 0; i < t->param_count; i++) {
             const foci_param *param = &t->params[i];
+            for (int64_t e = 0; param->is_matrix && e < param->rows * param->cols; e++)
+                param->weights[e] *= 5.0F; /* attention that a temperature changes */
             for (int64_t e = 0; strstr(param->name, "temperature.u") && e < param->cols; e++)
                 param->weights[e] = 0.01F * (float)((e * 7) % 11 - 5);
-            if (strstr(param->name, "temperature.a")) param->weights[0] = 0.6F;
         }
         assert_status(ctx, foci_backward(t, &one, &plain, &loss), FOCAL_OK);
         losses[n] = loss.nll;
