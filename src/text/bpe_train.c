@@ -140,7 +140,7 @@ static focal_status find_pair(trainer *r, int32_t left, int32_t right, uint32_t 
     const uint64_t pair = foci_pair_of(left, right);
     if (!r->slots || 2 * r->pair_count > r->slot_mask) FOCAL_TRY(grow_slots(r));
     uint64_t at = hash_pair(pair) & r->slot_mask;
-    for (; r->slots[at] != 0; at = (at + 1) & r->slot_mask) {
+    for (; r->pairs && r->slots[at] != 0; at = (at + 1) & r->slot_mask) {
         *index = r->slots[at] - 1;
         if (r->pairs[*index].pair == pair) return FOCAL_OK;
     }
