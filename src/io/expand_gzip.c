@@ -1,5 +1,6 @@
 /* gzip through zlib: any number of members, one behind the other. */
 #include <limits.h>
+#include <string.h>
 #include <zlib.h>
 
 #include "base/ctx.h"
@@ -59,7 +60,7 @@ static focal_status step_gzip(void *state, foci_expand_spans *spans, bool *is_be
         (void)inflateReset(&s->stream);
         s->is_between = false;
     }
-    s->stream.next_in = (z_const Bytef *)(uintptr_t)spans->in; /* it is only read */
+    memcpy((void *)&s->stream.next_in, (const void *)&spans->in, sizeof spans->in); /* const */
     s->stream.avail_in = (unsigned)in;
     s->stream.next_out = spans->out;
     s->stream.avail_out = (unsigned)out;

@@ -60,20 +60,18 @@ typedef struct trainer {
     size_t touched_count, touched_room;
 } trainer;
 
-/* Room for one more of `count` things of `size` bytes. */
-static focal_status make_room(focal_ctx *ctx, void *list, size_t count, size_t *room, size_t size)
+/* The list of `count` things of `size` bytes with room for one more, perhaps elsewhere; NULL
+ * without memory, and the list is as it was. */
+static void *with_room(focal_ctx *ctx, void *list, size_t count, size_t *room, size_t size)
 {
-    void *old;
-    if (count < *room) return FOCAL_OK;
+    if (list && count < *room) return list;
     const size_t wanted = *room ? 2 * *room : 1024;
     void *block = foci_alloc(ctx, wanted, size);
-    if (!block) return FOCAL_ENOMEM;
-    memcpy((void *)&old, list, sizeof old);
-    if (old) memcpy(block, old, count * size);
-    foci_free(ctx, old);
-    memcpy(list, (const void *)&block, sizeof block);
+    if (!block) return NULL;
+    if (list) memcpy(block, list, count * size);
+    foci_free(ctx, list);
     *room = wanted;
-    return FOCAL_OK;
+    return block;
 }
 
 /* More frequent first, of equal ones the lower pair. */
@@ -86,7 +84,9 @@ static focal_status push(trainer *r, uint32_t index)
 {
     pair_state *pair = &r->pairs[index];
     const waiting entry = {pair->count, pair->pair, index};
-    FOCAL_TRY(make_room(r->ctx, (void *)&r->heap, r->heap_count, &r->heap_room, sizeof *r->heap));
+    waiting *heap = with_room(r->ctx, r->heap, r->heap_count, &r->heap_room, sizeof *heap);
+    if (!heap) return FOCAL_ENOMEM;
+    r->heap = heap;
     size_t at = r->heap_count++;
     while (at > 0 && is_before(&entry, &r->heap[(at - 1) / 2])) {
         r->heap[at] = r->heap[(at - 1) / 2];
@@ -140,11 +140,13 @@ static focal_status find_pair(trainer *r, int32_t left, int32_t right, uint32_t 
     const uint64_t pair = foci_pair_of(left, right);
     if (!r->slots || 2 * r->pair_count > r->slot_mask) FOCAL_TRY(grow_slots(r));
     uint64_t at = hash_pair(pair) & r->slot_mask;
-    for (; r->slots[at] != 0; at = (at + 1) & r->slot_mask) {
+    for (; r->pairs && r->slots[at] != 0; at = (at + 1) & r->slot_mask) {
         *index = r->slots[at] - 1;
         if (r->pairs[*index].pair == pair) return FOCAL_OK;
     }
-    FOCAL_TRY(make_room(r->ctx, (void *)&r->pairs, r->pair_count, &r->pair_room, sizeof *r->pairs));
+    pair_state *pairs = with_room(r->ctx, r->pairs, r->pair_count, &r->pair_room, sizeof *pairs);
+    if (!pairs) return FOCAL_ENOMEM;
+    r->pairs = pairs;
     *index = (uint32_t)r->pair_count++;
     r->pairs[*index] = (pair_state){.pair = pair};
     r->slots[at] = *index + 1;
@@ -162,8 +164,9 @@ static focal_status new_place(trainer *r, uint32_t *index)
     if (r->place_count == UINT32_MAX)
         return foci_fail(r->ctx, FOCAL_ENOMEM, "tokenizer: more than %u places of pairs",
                          UINT32_MAX);
-    FOCAL_TRY(
-        make_room(r->ctx, (void *)&r->places, r->place_count, &r->place_room, sizeof *r->places));
+    place *places = with_room(r->ctx, r->places, r->place_count, &r->place_room, sizeof *places);
+    if (!places) return FOCAL_ENOMEM;
+    r->places = places;
     *index = (uint32_t)r->place_count++;
     return FOCAL_OK;
 }
@@ -176,8 +179,10 @@ static focal_status add_pair(trainer *r, int32_t left, int32_t right, uint32_t w
     pair_state *pair = &r->pairs[index];
     pair->count += r->words[word].count;
     if (pair->touched != merge) {
-        FOCAL_TRY(make_room(r->ctx, (void *)&r->touched, r->touched_count, &r->touched_room,
-                            sizeof *r->touched));
+        uint32_t *list =
+            with_room(r->ctx, r->touched, r->touched_count, &r->touched_room, sizeof *list);
+        if (!list) return FOCAL_ENOMEM;
+        r->touched = list;
         r->touched[r->touched_count++] = index;
         pair->touched = merge;
     }
@@ -285,8 +290,10 @@ static focal_status join_all(trainer *r)
         if (pair->count < t->min_count) break;
         FOCAL_TRY(joined_id(r, pair->pair, &joined));
         if (joined < 0) continue;
-        FOCAL_TRY(make_room(r->ctx, (void *)&t->merges, (size_t)t->merge_count, &room,
-                            sizeof *t->merges));
+        foci_pair *merges =
+            with_room(r->ctx, t->merges, (size_t)t->merge_count, &room, sizeof *merges);
+        if (!merges) return FOCAL_ENOMEM;
+        t->merges = merges;
         t->merges[t->merge_count++] =
             (foci_pair){(int32_t)(top.pair >> 32), (int32_t)(uint32_t)top.pair};
         FOCAL_TRY(join_everywhere(r, top.index, joined, (uint32_t)t->merge_count + 1));
