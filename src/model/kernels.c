@@ -6,14 +6,18 @@
 #include "focal/attn.h"
 #include "focal/model.h"
 #include "focal/route.h"
+#include "ops/adamw/adamw.h"
 #include "ops/loss/loss.h"
+#include "ops/loss/loss_backward.h"
 #include "ops/loss/soft_cap.h"
 #include "ops/matmul/matmul_kernels.h"
-#include "ops/mlp/gate.h"
-#include "ops/norm/norm.h"
+#include "ops/mlp/gate_backward.h"
+#include "ops/norm/norm_backward.h"
 #include "ops/quant/q8_rows.h"
 #include "ops/quant/quant_kernels.h"
-#include "ops/rope/rope.h"
+#include "ops/rope/rope_backward.h"
+#include "ops/sum_squares.h"
+#include "ops/temperature/temperature.h"
 
 enum { WIDTH = 64, ROWS = 512 }; /* of the plain calls that kernels are asked about */
 
@@ -95,7 +99,8 @@ static const char *quant_at(focal_ctx *ctx, int32_t index, bool *is_usable)
     return foci_quant_kernels[index].name;
 }
 
-/* Every operation with a table has a row, in the order in which a layer meets them. */
+/* Every operation with a table has a row, in the order in which a layer meets them; then those of
+ * training, from the loss back. */
 static const struct operation {
     const char *name;
     const foci_rows_op *rows; /* or the two functions */
@@ -112,6 +117,15 @@ static const struct operation {
     {"gate", &foci_gate_op, NULL, NULL},
     {"soft_cap", &foci_soft_cap_op, NULL, NULL},
     {"loss", &foci_loss_op, NULL, NULL},
+    {"temperature", &foci_temperature_op, NULL, NULL},
+    {"loss_backward", &foci_loss_backward_op, NULL, NULL},
+    {"kl", &foci_kl_op, NULL, NULL},
+    {"gate_backward", &foci_gate_backward_op, NULL, NULL},
+    {"rope_backward", &foci_rope_backward_op, NULL, NULL},
+    {"temperature_backward", &foci_temperature_backward_op, NULL, NULL},
+    {"norm_backward", &foci_norm_backward_op, NULL, NULL},
+    {"sum_squares", &foci_sum_squares_op, NULL, NULL},
+    {"adamw", &foci_adamw_op, NULL, NULL},
 };
 
 static const char *rows_at(const focal_ctx *ctx, const foci_rows_op *op, int32_t index,
