@@ -7,8 +7,25 @@
 #include "base/ctx.h"
 #include "focal/model.h"
 
-static const char *const operations[] = {"norm",  "matmul", "quant", "rope",     "q8_rows",
-                                         "route", "attn",   "gate",  "soft_cap", "loss"};
+static const char *const operations[] = {"norm",
+                                         "matmul",
+                                         "quant",
+                                         "rope",
+                                         "q8_rows",
+                                         "route",
+                                         "attn",
+                                         "gate",
+                                         "soft_cap",
+                                         "loss",
+                                         "temperature",
+                                         "loss_backward",
+                                         "kl",
+                                         "gate_backward",
+                                         "rope_backward",
+                                         "temperature_backward",
+                                         "norm_backward",
+                                         "sum_squares",
+                                         "adamw"};
 
 /* Every operation has a chosen kernel: the pinned one, or the first that runs here. */
 static void check_list(focal_ctx *ctx, const char *pinned)
