@@ -319,6 +319,7 @@ static int run_bench(focal_ctx *ctx, const model_options *o)
     int code = cli_open_model(ctx, &o->model, &r.model);
     if (code == CLI_DONE) {
         r.info = focal_model_describe(r.model);
+        cli_load_model(r.model, &o->model);
         const focal_cache_options cache = cli_cache_options(&o->model);
         r.cache_type = cache.has_dtype ? cache.dtype : r.info.precision;
         const focal_status status = focal_cache_new(r.model, &cache, &r.cache);
@@ -377,6 +378,7 @@ int cli_bench_model(int argc, char **argv)
          "where the time of each test goes, operation by operation", 0, 0, NULL, NULL},
         {"seed", 0, CLI_INT, &o.seed, "N", "of the random tokens [1]", 0, INT32_MAX, NULL, NULL},
         cli_cache_option(&o.model),
+        cli_load_option(&o.model),
         cli_precision_option(&o.model),
         cli_threads_option(&o.threads),
     };

@@ -314,7 +314,7 @@ static int run_chat(focal_ctx *ctx, focal_model *model, const chat_options *o,
 int cli_chat(int argc, char **argv)
 {
     chat_options o = {.count = -1, .sampling = sampling_defaults()};
-    cli_option options[9 + SAMPLING_OPTIONS + LLAMA_OPTIONS] = {
+    cli_option options[10 + SAMPLING_OPTIONS + LLAMA_OPTIONS] = {
         cli_model_option(&o.model),
         {"system", 0, CLI_TEXT, &o.system, "TEXT", "instructions that the model reads first", 0, 0,
          NULL, NULL},
@@ -327,11 +327,12 @@ int cli_chat(int argc, char **argv)
         {"stop", 'r', CLI_TEXTS, &o.stops, "TEXT",
          "ends an answer, without itself; may be repeated", 0, 0, NULL, NULL},
         cli_cache_option(&o.model),
+        cli_load_option(&o.model),
         cli_precision_option(&o.model),
         cli_threads_option(&o.threads),
     };
-    sampling_options(&o.sampling, options + 9);
-    llama_options(&o.llama, options + 9 + SAMPLING_OPTIONS);
+    sampling_options(&o.sampling, options + 10);
+    llama_options(&o.llama, options + 10 + SAMPLING_OPTIONS);
     const cli_usage usage = {
         .command = "focal chat",
         .about = "A conversation with a model. Messages are lines; those that begin with / are\n"
@@ -355,6 +356,7 @@ int cli_chat(int argc, char **argv)
     if (code == CLI_DONE) {
         sampling_suggested(&o.sampling, model, &sampling);
         cli_warn_context(model, o.context);
+        cli_load_model(model, &o.model);
         code = run_chat(ctx, model, &o, &sampling);
     }
     focal_model_close(model);

@@ -173,7 +173,7 @@ static int run_generate(focal_ctx *ctx, focal_model *model, generate_options *o,
 int cli_generate(int argc, char **argv)
 {
     generate_options o = {.count = -1, .sampling = sampling_defaults()};
-    cli_option options[15 + SAMPLING_OPTIONS + LLAMA_OPTIONS] = {
+    cli_option options[16 + SAMPLING_OPTIONS + LLAMA_OPTIONS] = {
         cli_model_option(&o.model),
         {"prompt", 'p', CLI_PROMPT, &o.prompt, "TEXT", "the text that the model continues", 0, 0,
          NULL, NULL},
@@ -196,13 +196,14 @@ int cli_generate(int argc, char **argv)
         {"special", 0, CLI_FLAG, &o.has_special, NULL,
          "control tokens: read in the prompt, shown in the answer", 0, 0, NULL, NULL},
         cli_cache_option(&o.model),
+        cli_load_option(&o.model),
         cli_precision_option(&o.model),
         cli_threads_option(&o.threads),
         {"json", 0, CLI_FLAG, &o.is_json, NULL, "one object: text, ids, why it stopped, times", 0,
          0, NULL, NULL},
     };
-    sampling_options(&o.sampling, options + 15);
-    llama_options(&o.llama, options + 15 + SAMPLING_OPTIONS);
+    sampling_options(&o.sampling, options + 16);
+    llama_options(&o.llama, options + 16 + SAMPLING_OPTIONS);
     const cli_rule rules[] = {{"system", .needs = "chat"}, {"special", .excludes = "chat"}};
     const cli_usage usage = {
         .command = "focal generate",
@@ -241,6 +242,7 @@ int cli_generate(int argc, char **argv)
     if (code == CLI_DONE) {
         sampling_suggested(&o.sampling, model, &sampling);
         cli_warn_context(model, o.context);
+        cli_load_model(model, &o.model);
         code = run_generate(ctx, model, &o, &sampling);
     }
     focal_model_close(model);

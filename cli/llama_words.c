@@ -28,7 +28,8 @@ static const char one_pool[] = "-t is for prompts and single tokens alike";
 static const char see_chat[] = "focal chat is for conversations";
 
 static const word_meaning absences[] = {
-    {"--no-mmap", "models are always mapped, not copied"},
+    {"--no-mmap", "say --load yes"},
+    {"--mmap", "say --load no"},
     {"--mlock", "models are mapped, and the system keeps what is read in memory as long as it can"},
     {"-ub", one_batch},
     {"--ubatch-size", one_batch},

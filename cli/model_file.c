@@ -89,6 +89,40 @@ int cli_open_model(focal_ctx *ctx, const model_choice *choice, focal_model **mod
     return status == FOCAL_OK ? CLI_DONE : cli_fail_ctx(ctx, status);
 }
 
+cli_option cli_load_option(model_choice *choice)
+{
+    return (cli_option){.name = "load",
+                        .kind = CLI_CHOICE,
+                        .target = &choice->loads,
+                        .value = "auto|yes|no",
+                        .help =
+                            "copy the weights into memory: decoding is faster; auto: when twice\n"
+                            "                              their size is free",
+                        .choices = "auto|yes|no"};
+}
+
+/* Bytes that could be taken without others losing theirs; 0: unknown. */
+static double free_bytes(void)
+{
+    char line[256];
+    double kilobytes = 0.0;
+    FILE *file = fopen("/proc/meminfo", "re");
+    while (file && fgets(line, sizeof line, file))
+        if (sscanf(line, "MemAvailable: %lf kB", &kilobytes) == 1) break;
+    if (file) (void)fclose(file);
+    return 1024.0 * kilobytes;
+}
+
+void cli_load_model(focal_model *model, const model_choice *choice)
+{
+    const double bytes = (double)focal_model_describe(model).weight_bytes;
+    if (choice->loads == 2 || (choice->loads == 0 && free_bytes() < 2.0 * bytes)) return;
+    if (!focal_model_load(model) && choice->loads == 1)
+        (void)fprintf(stderr,
+                      "focal: some weights stay in the mapped file: no memory for them, or a "
+                      "file smaller than a large page\n");
+}
+
 void cli_warn_context(const focal_model *model, int64_t context)
 {
     const int32_t made_for = focal_model_describe(model).context;

@@ -29,10 +29,12 @@ typedef struct model_choice {
     const char *name;
     int32_t precision;  /* 0: the machine's, 1: f32, 2: bf16 */
     int32_t cache_type; /* 0: the precision, 1: f32, 2: bf16, 3: q8_0 */
+    int32_t loads;      /* 0: where memory is free, 1: always, 2: never */
 } model_choice;
 cli_option cli_model_option(model_choice *choice);
 cli_option cli_precision_option(model_choice *choice);
 cli_option cli_cache_option(model_choice *choice);
+cli_option cli_load_option(model_choice *choice);
 
 /* The type of that name for the cache; returns an exit code, or -1 to go on. */
 int cli_cache_type(const char *command, const char *name, model_choice *choice);
@@ -47,6 +49,9 @@ int cli_model_path(const char *name, char *path, size_t bytes);
 
 /* Opens the model by path or by a pulled name, or says why not; returns an exit code. */
 int cli_open_model(focal_ctx *ctx, const model_choice *choice, focal_model **model);
+
+/* Copies the weights into memory as --load says, for those who decode. */
+void cli_load_model(focal_model *model, const model_choice *choice);
 
 /* Says on stderr when a context of so many tokens is more than the model was made for. */
 void cli_warn_context(const focal_model *model, int64_t context);

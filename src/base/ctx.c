@@ -22,7 +22,6 @@ enum {
     MESSAGE_BYTES = 512,
     MAX_THREADS = 1024,
     KEPT_BLOCKS = 32,
-    LARGE_PAGE = 2 * 1024 * 1024,
     HEADER_BYTES = 64 /* before every block: its size; keeps blocks at a multiple of 64 */
 };
 
@@ -370,8 +369,8 @@ void foci_use_large_pages(void *block, size_t bytes)
 #if defined(__linux__) && defined(MADV_HUGEPAGE)
     /* The large pages that lie wholly in the block. */
     const uintptr_t at = (uintptr_t)block;
-    const uintptr_t first = (at + LARGE_PAGE - 1) / LARGE_PAGE * LARGE_PAGE;
-    const uintptr_t last = (at + bytes) / LARGE_PAGE * LARGE_PAGE;
+    const uintptr_t first = (at + FOCI_LARGE_PAGE - 1) / FOCI_LARGE_PAGE * FOCI_LARGE_PAGE;
+    const uintptr_t last = (at + bytes) / FOCI_LARGE_PAGE * FOCI_LARGE_PAGE;
     if (first < last) (void)madvise((char *)block + (first - at), last - first, MADV_HUGEPAGE);
 #else
     (void)block;

@@ -26,6 +26,8 @@ void foci_free(focal_ctx *ctx, void *block); /* NULL is fine */
 void *foci_scratch(focal_ctx *ctx, size_t count, size_t size);
 void foci_scratch_free(focal_ctx *ctx, void *block); /* NULL is fine */
 
+enum { FOCI_LARGE_PAGE = 2 * 1024 * 1024 };
+
 /* Asks the system to back a block that is read whole, again and again, by its large pages. Only a
  * wish: nothing else changes. */
 void foci_use_large_pages(void *block, size_t bytes);

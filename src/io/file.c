@@ -51,6 +51,28 @@ static focal_status open_regular(focal_ctx *ctx, const char *path, int *fd, size
     return FOCAL_OK;
 }
 
+/* Maps a file where large pages could stand, should it be loaded; MAP_FAILED and errno. */
+static void *map_file(int fd, size_t bytes)
+{
+    if (bytes < FOCI_LARGE_PAGE) return mmap(NULL, bytes, PROT_READ, MAP_SHARED, fd, 0);
+    const size_t room = (size_t)foci_round_up((int64_t)bytes, FOCI_LARGE_PAGE) + FOCI_LARGE_PAGE;
+    char *base = mmap(NULL, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (base == MAP_FAILED) return mmap(NULL, bytes, PROT_READ, MAP_SHARED, fd, 0);
+    const size_t skip = (0 - (uintptr_t)base) % FOCI_LARGE_PAGE;
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE),
+                 end = (skip + bytes + page - 1) / page * page;
+    void *data = mmap(base + skip, bytes, PROT_READ, MAP_SHARED | MAP_FIXED, fd, 0);
+    const int error = errno;
+    if (data == MAP_FAILED) {
+        (void)munmap(base, room);
+        errno = error;
+        return data;
+    }
+    if (skip > 0) (void)munmap(base, skip);
+    (void)munmap(base + end, room - end);
+    return data;
+}
+
 focal_status foci_map_open(focal_ctx *ctx, const char *path, foci_map *map)
 {
     *map = (foci_map){0};
@@ -58,7 +80,7 @@ focal_status foci_map_open(focal_ctx *ctx, const char *path, foci_map *map)
     size_t bytes = 0;
     FOCAL_TRY(open_regular(ctx, path, &fd, &bytes));
     if (bytes > 0) {
-        void *data = mmap(NULL, bytes, PROT_READ, MAP_SHARED, fd, 0);
+        void *data = map_file(fd, bytes);
         if (data == MAP_FAILED) {
             const int error = errno;
             close(fd);

@@ -17,6 +17,11 @@ typedef struct foci_map {
 focal_status foci_map_open(focal_ctx *ctx, const char *path, foci_map *map);
 void foci_map_close(foci_map *map); /* an empty map is fine */
 
+/* Copies the file into memory of large pages, at the same addresses, but for what is left over of
+ * the last page. False: some of it is mapped as before, for want of memory or of a system that can;
+ * what is read there is the same. Nobody may read it meanwhile. */
+bool foci_map_load(focal_ctx *ctx, const foci_map *map);
+
 /* A small file (at most limit bytes) as memory of the context's, with a NUL behind its end; free it
  * with foci_free. FOCAL_EFORMAT when it is larger. */
 focal_status foci_read_file(focal_ctx *ctx, const char *path, size_t limit, char **data,

@@ -228,6 +228,14 @@ focal_status foci_gguf_from_memory(focal_ctx *ctx, const char *path, const foci_
     return open_model(ctx, path, parts, part_count, out);
 }
 
+bool foci_gguf_load(const foci_gguf *gguf)
+{
+    bool is_loaded = true;
+    for (int32_t n = 0; n < gguf->part_count; n++)
+        is_loaded &= gguf->parts[n].is_mapped && foci_map_load(gguf->ctx, &gguf->parts[n].map);
+    return is_loaded;
+}
+
 void foci_gguf_close(foci_gguf *gguf)
 {
     if (!gguf) return;

@@ -47,6 +47,8 @@ focal_status foci_gguf_open(focal_ctx *ctx, const char *path, foci_gguf **out);
  * alignment: parts[n] is part n of a model whose first part has this path. */
 focal_status foci_gguf_from_memory(focal_ctx *ctx, const char *path, const foci_map *parts,
                                    int32_t part_count, foci_gguf **out);
+/* foci_map_load() of every part. */
+bool foci_gguf_load(const foci_gguf *gguf);
 void foci_gguf_close(foci_gguf *gguf); /* NULL is fine */
 const char *foci_gguf_path(const foci_gguf *gguf);
 

@@ -268,6 +268,16 @@ focal_status foci_safetensors_parse(focal_ctx *ctx, const char *what, const void
     return finish(file, status, out);
 }
 
+bool foci_safetensors_load(const foci_safetensors *file)
+{
+    bool is_loaded = true;
+    for (int64_t n = 0; n < file->part_count; n++) {
+        const foci_safetensors_part *p = &file->parts[n];
+        is_loaded &= !p->is_borrowed && foci_map_load(file->ctx, &p->map);
+    }
+    return is_loaded;
+}
+
 void foci_safetensors_close(foci_safetensors *file)
 {
     if (!file) return;

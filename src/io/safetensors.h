@@ -17,6 +17,8 @@ focal_status foci_safetensors_open(focal_ctx *ctx, const char *path, foci_safete
  * the caller's and must outlive the object. */
 focal_status foci_safetensors_parse(focal_ctx *ctx, const char *what, const void *data,
                                     size_t bytes, foci_safetensors **out);
+/* foci_map_load() of every file. */
+bool foci_safetensors_load(const foci_safetensors *file);
 void foci_safetensors_close(foci_safetensors *file); /* NULL is fine */
 const char *foci_safetensors_path(const foci_safetensors *file);
 

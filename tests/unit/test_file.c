@@ -325,10 +325,48 @@ static void memory_that_runs_out_is_told(void **state)
     folder_remove(&f);
 }
 
+/* Loaded, the same bytes stand at the same addresses, and no longer in the file. */
+static void a_mapped_file_is_loaded(void **state)
+{
+    focal_ctx *ctx = *state;
+    const folder f = folder_new();
+    const char *path = folder_file(&f, "large");
+    const size_t sizes[] = {FOCI_LARGE_PAGE - 1, FOCI_LARGE_PAGE, 3 * FOCI_LARGE_PAGE + 4097};
+    for (size_t n = 0; n < FOCAL_COUNT(sizes); n++) {
+        const size_t bytes = sizes[n];
+        uint8_t *content = new_array(bytes, 1);
+        for (size_t i = 0; i < bytes; i++) content[i] = (uint8_t)(i * 2654435761U >> 13);
+        write_bytes(path, content, bytes);
+        foci_map map;
+        assert_status(ctx, foci_map_open(ctx, path, &map), FOCAL_OK);
+        const uint8_t *data = map.data;
+        const bool is_loaded = foci_map_load(ctx, &map);
+#ifdef __linux__
+        assert_int_equal(is_loaded, bytes >= FOCI_LARGE_PAGE);
+#endif
+        assert_ptr_equal(map.data, data);
+        assert_int_equal(map.bytes, bytes);
+        assert_memory_equal(map.data, content, bytes);
+        FILE *file = fopen(path, "r+b"); /* what changes in the file shows where it is mapped */
+        assert_non_null(file);
+        assert_int_equal(fputc(content[0] ^ 0xFF, file), content[0] ^ 0xFF);
+        assert_int_equal(fclose(file), 0);
+        assert_int_equal(map.data[0], is_loaded ? content[0] : content[0] ^ 0xFF);
+        memory_fail(1, true); /* without memory it stays as it is */
+        assert_false(foci_map_load(ctx, &map));
+        memory_fail(0, false);
+        assert_memory_equal(map.data + 1, content + 1, bytes - 1);
+        foci_map_close(&map);
+        free(content);
+    }
+    folder_remove(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(files_are_mapped, open_ctx, close_ctx),
+        cmocka_unit_test_setup_teardown(a_mapped_file_is_loaded, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(small_files_are_read, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(what_is_no_file_is_refused, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(a_file_appears_when_it_is_whole, open_ctx, close_ctx),
