@@ -63,7 +63,6 @@ typedef struct pass {
     float *dhidden;            /* (T,F) */
     void *dgate, *dup;         /* (T,F) of act */
     void *h_last;              /* (T,C) of act: what the head reads */
-    float *dh_last;            /* (T,C); dh is used */
     float *logits;             /* (head_rows, V) */
     void *dlogits;             /* the same of act; logits itself in float32 */
     double *nll;               /* (head_rows) */

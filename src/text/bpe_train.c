@@ -46,7 +46,6 @@ typedef struct trainer {
     focal_ctx *ctx;
     int32_t *symbols; /* of all words */
     word_state *words;
-    int64_t word_count;
     place *places;
     size_t place_count, place_room;
     uint32_t free_places; /* list of those that can be used again */
