@@ -104,11 +104,13 @@ cli_option cli_load_option(model_choice *choice)
 /* Bytes that could be taken without others losing theirs; 0: unknown. */
 static double free_bytes(void)
 {
+    static const char name[] = "MemAvailable:";
     char line[256];
     double kilobytes = 0.0;
     FILE *file = fopen("/proc/meminfo", "re");
-    while (file && fgets(line, sizeof line, file))
-        if (sscanf(line, "MemAvailable: %lf kB", &kilobytes) == 1) break;
+    while (file && kilobytes == 0.0 && fgets(line, sizeof line, file))
+        if (strncmp(line, name, sizeof name - 1) == 0)
+            kilobytes = strtod(line + sizeof name - 1, NULL);
     if (file) (void)fclose(file);
     return 1024.0 * kilobytes;
 }

@@ -104,20 +104,20 @@ static double product_flops(const pass *p, const foci_linear *w)
 static focal_status multiply(const pass *p, const char *name, const foci_linear *w, const void *x,
                              float *out, int64_t out_stride, bool adds)
 {
-    const foci_matmul_args args = {.M = p->T,
-                                   .N = w->N,
-                                   .K = w->K,
-                                   .x = x,
-                                   .x_dtype = p->act,
-                                   .x_stride = w->K,
-                                   .w = w->w,
-                                   .w_dtype = w->dtype,
-                                   .w_is_transposed = w->is_transposed,
-                                   .bias = w->bias,
-                                   .adds = adds,
-                                   .out = out,
-                                   .out_dtype = FOCAL_F32,
-                                   .out_stride = out_stride};
+    foci_matmul_args args = {.M = p->T,
+                             .N = w->N,
+                             .K = w->K,
+                             .x = x,
+                             .x_dtype = p->act,
+                             .x_stride = w->K,
+                             .w = w->w,
+                             .w_dtype = w->dtype,
+                             .w_is_transposed = w->is_transposed,
+                             .bias = w->bias,
+                             .adds = adds,
+                             .out_dtype = FOCAL_F32,
+                             .out_stride = out_stride};
+    args.out = out;
     TIMED(p, name, product_flops(p, w), foci_matmul(p->ctx, &args));
     return FOCAL_OK;
 }
@@ -205,18 +205,18 @@ static focal_status normalise_back(const pass *p, const foci_gain *gain,
                                    float *dx, bool adds)
 {
     const foci_config *c = &p->model->config;
-    const foci_norm_backward_args args = {.kind = c->norm,
-                                          .T = p->T,
-                                          .width = c->C,
-                                          .x = x,
-                                          .weight = gain->weight,
-                                          .weight_offset = c->norm_offset,
-                                          .epsilon = c->epsilon,
-                                          .dy = dy,
-                                          .dx = dx,
-                                          .adds = adds,
-                                          .dweight = grads->weight,
-                                          .dbias = grads->bias};
+    foci_norm_backward_args args = {.kind = c->norm,
+                                    .T = p->T,
+                                    .width = c->C,
+                                    .x = x,
+                                    .weight = gain->weight,
+                                    .weight_offset = c->norm_offset,
+                                    .epsilon = c->epsilon,
+                                    .dy = dy,
+                                    .adds = adds,
+                                    .dweight = grads->weight,
+                                    .dbias = grads->bias};
+    args.dx = dx;
     TIMED(p, "norm, back", 0.0, foci_norm_backward(p->ctx, &args));
     return FOCAL_OK;
 }
@@ -291,18 +291,18 @@ static focal_status normalise_heads(const pass *p, const foci_gain *gain, int32_
 {
     const foci_config *c = &p->model->config;
     const bool is_head = c->qk_norm == FOCI_QK_HEAD;
-    const foci_norm_args args = {.kind = c->norm,
-                                 .T = p->T,
-                                 .H = is_head ? heads : 1,
-                                 .width = is_head ? c->D : heads * c->D,
-                                 .x = x,
-                                 .x_stride = qkv_stride(c),
-                                 .weight = gain->weight,
-                                 .weight_offset = c->norm_offset,
-                                 .epsilon = c->epsilon,
-                                 .out = out,
-                                 .out_dtype = FOCAL_F32,
-                                 .out_stride = qkv_stride(c)};
+    foci_norm_args args = {.kind = c->norm,
+                           .T = p->T,
+                           .H = is_head ? heads : 1,
+                           .width = is_head ? c->D : heads * c->D,
+                           .x = x,
+                           .x_stride = qkv_stride(c),
+                           .weight = gain->weight,
+                           .weight_offset = c->norm_offset,
+                           .epsilon = c->epsilon,
+                           .out_dtype = FOCAL_F32,
+                           .out_stride = qkv_stride(c)};
+    args.out = out;
     return foci_norm(p->ctx, &args);
 }
 
@@ -313,20 +313,20 @@ static focal_status normalise_heads_back(const pass *p, const foci_gain *gain,
 {
     const foci_config *c = &p->model->config;
     const bool is_head = c->qk_norm == FOCI_QK_HEAD;
-    const foci_norm_backward_args args = {.kind = c->norm,
-                                          .T = p->T,
-                                          .H = is_head ? heads : 1,
-                                          .width = is_head ? c->D : heads * c->D,
-                                          .x = x,
-                                          .x_stride = qkv_stride(c),
-                                          .weight = gain->weight,
-                                          .weight_offset = c->norm_offset,
-                                          .epsilon = c->epsilon,
-                                          .dy = dx,
-                                          .dy_stride = qkv_stride(c),
-                                          .dx = dx,
-                                          .dx_stride = qkv_stride(c),
-                                          .dweight = grads->weight};
+    foci_norm_backward_args args = {.kind = c->norm,
+                                    .T = p->T,
+                                    .H = is_head ? heads : 1,
+                                    .width = is_head ? c->D : heads * c->D,
+                                    .x = x,
+                                    .x_stride = qkv_stride(c),
+                                    .weight = gain->weight,
+                                    .weight_offset = c->norm_offset,
+                                    .epsilon = c->epsilon,
+                                    .dy = dx,
+                                    .dy_stride = qkv_stride(c),
+                                    .dx_stride = qkv_stride(c),
+                                    .dweight = grads->weight};
+    args.dx = dx;
     return foci_norm_backward(p->ctx, &args);
 }
 
@@ -412,13 +412,13 @@ static focal_status place_back(const pass *p, int32_t layer, third which, const 
                                     .has_head_scales = forward.has_head_scales,
                                     .dout = dout,
                                     .dout_dtype = p->act,
-                                    .dx = dx,
                                     .dx_dtype = FOCAL_F32,
                                     .dx_stride = forward.x_stride};
     if (forward.row_scales) {
         args.out = kept_of(p, layer)->q;
         args.dots = p->dots;
     }
+    args.dx = dx;
     return foci_rope_backward(p->ctx, &args);
 }
 
@@ -827,7 +827,8 @@ static size_t lay_out(pass *p, char *base)
     const int64_t T = p->T, Q = (int64_t)c->H * c->D, KV = (int64_t)c->G * c->D;
     const size_t act = focal_dtype_bytes(p->act), single = sizeof(float);
     const bool is_rounded = p->act != FOCAL_F32;
-    cutter from = {base, 0};
+    cutter from = {.used = 0};
+    from.base = base;
     take_layers(p, &from);
     p->head_rows = (int32_t)foci_min64(T, foci_max64(HEAD_BYTES / (c->V * (int64_t)single), 16));
     p->dx = take(&from, T * c->C, single);

@@ -672,7 +672,7 @@ static void begin_block(const fwd_call *call, const fwd_item *item, int64_t rows
     float *words = s->q;
     for (int32_t n = 0; n < item->tokens; n++) {
         const char *q = q_row_at(call, item, item->first + n);
-        claim_lines(out_at(call, item, item->first + n), call->group * a->Dv * bytes);
+        claim_lines(out_at(call, item, item->first + n), (int64_t)call->group * a->Dv * bytes);
         for (int32_t h = 0; h < call->group; h++, words += call->q_words, q += head_bytes)
             pack_row(words, q, a->dtype, a->D);
     }
