@@ -51,7 +51,7 @@ BEND(huge_w_stride, a->w_stride = INT64_MAX)
 BEND(w_stride_in_block, (a->w_dtype = FOCAL_Q8_0, a->w_stride = 80))
 BEND(short_transposed_x, (a->x_is_transposed = true, a->x_stride = 2))
 BEND(out_in_transposed_x,
-     (a->x_is_transposed = true, a->x_stride = 9, a->out = (float *)writable(a->x) + 9 * 63))
+     (a->x_is_transposed = true, a->x_stride = 9, a->out = (float *)writable(a->x) + 567))
 BEND(w_part_of_block, (a->w_dtype = FOCAL_Q4_1, a->K = 48))
 BEND(w_part_of_long_block, a->w_dtype = FOCAL_Q6_K)
 BEND(out_is_x, a->out = writable(a->x))
