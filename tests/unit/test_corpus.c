@@ -19,8 +19,8 @@
 static const char *documents[] = {
     "The fox's den, it'll do: 1984 and 12345! Don't   stop...\n\n\n  indented\t\ttabs\n",
     " leading space and trailing space ",
-    "caf\xC3\xA9 e\xCC\x81tude \xE4\xB8\xAD\xE3\x80\x82\n\xE4\xB8\xAD\xE3\x80\x82\xE4\xB8\xAD "
-    "x\xC2\xB2",
+    "caf\xC3\xA9 e\xCC\x81tude \xE4\xB8\xAD\xE3\x80\x82\n\xE4\xB8\xAD\xE3\x80\x82\xE4\xB8\xAD ",
+    "5\xC2\xB2",
     "x\r\n\r\ny\r\n  z \n \n.\n!\n\"quoted\"\n\n-- a--b_c<user><|end|><|endoftext|>#\n",
     "\n",
     "a",
