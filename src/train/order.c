@@ -90,7 +90,7 @@ typedef struct window {
 
 /* Divides the rows first .. first + length - 1 where documents begin. */
 static focal_status divide(focal_ctx *ctx, const foci_order *order, int64_t begin, int64_t first,
-                           const window *w, foci_rows *rows)
+                           const window *w, foci_windows *rows)
 {
     const int32_t length = order->length;
     int64_t count = 0;
@@ -113,7 +113,7 @@ static focal_status divide(focal_ctx *ctx, const foci_order *order, int64_t begi
 }
 
 focal_status foci_order_read(focal_ctx *ctx, const foci_order *order, int64_t first, int32_t count,
-                             foci_rows *rows)
+                             foci_windows *rows)
 {
     const int32_t length = order->length;
     if (first < 0 || count < 0 || first > INT64_MAX - count)

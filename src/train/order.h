@@ -51,19 +51,19 @@ typedef struct foci_sequence {
 } foci_sequence;
 
 /* What a pass of the model takes: the windows one behind the other. */
-typedef struct foci_rows {
+typedef struct foci_windows {
     int32_t *ids;             /* (count * length) */
     int32_t *targets;         /* (count * length); -1 where the next token begins a document and
                                  documents are not crossed */
     foci_sequence *sequences; /* (count * length): room for as many; in ascending order, and every
                                  row is in one */
     int64_t sequence_count;   /* written */
-} foci_rows;
+} foci_windows;
 
 /* Samples first .. first + count - 1 (step n of batches of B: from n B on). FOCAL_EINVAL when they
  * are out of range, FOCAL_ENOMEM, or what the stream says. */
 focal_status foci_order_read(focal_ctx *ctx, const foci_order *order, int64_t first, int32_t count,
-                             foci_rows *rows);
+                             foci_windows *rows);
 
 /* A permutation of 0..count-1 (count >= 1) for a seed and an epoch, one value at a time. */
 int64_t foci_permute(uint64_t seed, uint64_t epoch, int64_t count, int64_t index);

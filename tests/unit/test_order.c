@@ -57,14 +57,14 @@ static void free_stream(foci_tokens tokens)
     free(s);
 }
 
-static foci_rows new_rows(int64_t count)
+static foci_windows new_rows(int64_t count)
 {
-    return (foci_rows){new_array((size_t)count, sizeof(int32_t)),
-                       new_array((size_t)count, sizeof(int32_t)),
-                       new_array((size_t)count, sizeof(foci_sequence)), 0};
+    return (foci_windows){new_array((size_t)count, sizeof(int32_t)),
+                          new_array((size_t)count, sizeof(int32_t)),
+                          new_array((size_t)count, sizeof(foci_sequence)), 0};
 }
 
-static void free_rows(foci_rows rows)
+static void free_rows(foci_windows rows)
 {
     free(rows.ids);
     free(rows.targets);
@@ -129,7 +129,7 @@ static void the_order_is_fixed(void **state)
 
 /* Written from the words of the header, one row at a time. */
 static void assert_rows(const foci_order *order, const stream *s, int64_t first, int32_t count,
-                        const foci_rows *rows)
+                        const foci_windows *rows)
 {
     int64_t sequence = 0;
     for (int32_t n = 0; n < count; n++) {
@@ -172,8 +172,8 @@ static void windows_are_what_they_say(void **state)
                                 .crosses_documents = form == 3};
             assert_status(ctx, foci_order_check(ctx, &order), FOCAL_OK);
             assert_int_equal(order.window_count, form ? 882 / 13 : 1002 / 32);
-            const foci_rows rows = new_rows(160);
-            foci_rows got = rows;
+            const foci_windows rows = new_rows(160);
+            foci_windows got = rows;
             for (int64_t first = 0; first < 3 * order.window_count; first += 5) {
                 assert_status(ctx, foci_order_read(ctx, &order, first, 5, &got), FOCAL_OK);
                 assert_rows(&order, tokens.user, first, 5, &got);
@@ -194,8 +194,8 @@ static void an_epoch_sees_all(void **state)
         .tokens = &tokens, .end = TOKENS, .length = LENGTH, .seed = 3, .is_shuffled = true};
     assert_status(ctx, foci_order_check(ctx, &order), FOCAL_OK);
     assert_int_equal(order.window_count, WINDOWS);
-    const foci_rows rows = new_rows(TOKENS);
-    foci_rows got = rows;
+    const foci_windows rows = new_rows(TOKENS);
+    foci_windows got = rows;
     int64_t epochs[2][WINDOWS];
     for (int64_t epoch = 0; epoch < 2; epoch++) {
         int seen[TOKENS] = {0};
@@ -219,13 +219,13 @@ static void passes_do_not_matter(void **state)
     foci_order order = {
         .tokens = &tokens, .end = 333, .length = LENGTH, .seed = 3, .is_shuffled = true};
     assert_status(ctx, foci_order_check(ctx, &order), FOCAL_OK);
-    const foci_rows whole = new_rows(ROWS), part = new_rows(ROWS);
-    foci_rows all = whole;
+    const foci_windows whole = new_rows(ROWS), part = new_rows(ROWS);
+    foci_windows all = whole;
     assert_status(ctx, foci_order_read(ctx, &order, FIRST, BATCH, &all), FOCAL_OK);
     for (int32_t piece = 4; piece > 0; piece -= 3) {
         int64_t sequence = 0;
         for (int32_t from = 0; from < BATCH; from += piece) {
-            foci_rows got = part;
+            foci_windows got = part;
             assert_status(ctx, foci_order_read(ctx, &order, FIRST + from, piece, &got), FOCAL_OK);
             const size_t bytes = (size_t)piece * LENGTH * sizeof(int32_t);
             assert_memory_equal(got.ids, all.ids + (ptrdiff_t)from * LENGTH, bytes);
@@ -298,8 +298,8 @@ static void faults_have_sentences(void **state)
     assert_status(ctx, foci_order_check(ctx, &order), FOCAL_EINVAL);
     order = good;
     assert_status(ctx, foci_order_check(ctx, &order), FOCAL_OK);
-    const foci_rows rows = new_rows(100);
-    foci_rows got = rows;
+    const foci_windows rows = new_rows(100);
+    foci_windows got = rows;
     assert_status(ctx, foci_order_read(ctx, &order, -1, 1, &got), FOCAL_EINVAL);
     assert_status(ctx, foci_order_read(ctx, &order, INT64_MAX, 1, &got), FOCAL_EINVAL);
     ((stream *)tokens.user)->fails_at = 15;
