@@ -63,6 +63,8 @@ typedef struct fwd_call {
     struct fwd_item *items;
     struct fwd_groups *groups; /* one a sequence, or one a share; NULL without key sets */
     int32_t groups_count;
+    float *lse;       /* (items, lse_rows) of short sequences until all is done, else NULL */
+    int64_t lse_rows; /* a multiple of 16: whole lines */
 } fwd_call;
 
 /* The interval of list entries that the rows of a strip see. */
@@ -1035,6 +1037,16 @@ FOCI_INLINE void store_scaled(char *row, focal_dtype dtype, const float *o, vec 
     }
 }
 
+/* Where an item's first token has its lse, or NULL. */
+static float *lse_of(const fwd_call *call, const fwd_item *item)
+{
+    const focal_attn_args *a = call->a;
+    if (!a->lse) return NULL;
+    if (call->lse) return call->lse + (item - call->items) * call->lse_rows;
+    return a->lse + (a->seqs[item->seq].q_row + item->first) * a->H +
+           (int64_t)item->g * call->group;
+}
+
 /* out = o / sum, lse = max + log sum. */
 static void finish_block(const fwd_call *call, const fwd_item *item, int64_t rows,
                          const fwd_scratch *s)
@@ -1042,21 +1054,21 @@ static void finish_block(const fwd_call *call, const fwd_item *item, int64_t row
     const focal_attn_args *a = call->a;
     const int64_t bytes = (int64_t)focal_dtype_bytes(a->dtype);
     int64_t q_row = a->seqs[item->seq].q_row + item->first;
-    if (a->lse)
-        claim_lines(a->lse + q_row * a->H, (int64_t)item->tokens * a->H * (int64_t)sizeof *a->lse);
+    float *lse = lse_of(call, item);
     for (int64_t n = 0, head = 0; n < rows; n++) {
         const int64_t h = (int64_t)item->g * call->group + head;
         const float sum = v_reduce_add(v_load(s->sum + n * VL));
         const bool is_empty = (s->fresh[n / MR] >> n % MR & 1U) != 0;
         store_scaled((char *)a->out + (q_row * a->out_stride + h * a->Dv) * bytes, a->dtype,
                      s->o + n * call->o_stride, v_set1(is_empty ? 0.0F : 1.0F / sum), a->Dv);
-        if (a->lse)
-            a->lse[q_row * a->H + h] =
+        if (lse)
+            lse[head] =
                 is_empty ? -INFINITY
                          : (float)(((double)log2f(sum) - (double)s->neg_max[n]) / (double)log2_e);
         if (++head < call->group) continue;
         head = 0;
         q_row++;
+        if (lse) lse += call->lse ? call->group : a->H;
     }
 }
 
@@ -1259,10 +1271,47 @@ static void cut_shares(const fwd_item *items, int64_t count, int32_t parts, int6
     }
 }
 
+/* The lse of all heads of a token are in one line or two, which the threads would take from each
+ * other with every store: so items keep theirs, and in the end each thread places those of the
+ * tokens that are its own. */
+typedef struct lse_places {
+    const fwd_call *call;
+    int64_t count; /* of items */
+    int32_t parts;
+} lse_places;
+
+static void place_lse(void *arg, int64_t part, int32_t thread)
+{
+    (void)thread;
+    const lse_places *places = arg;
+    const fwd_call *call = places->call;
+    const focal_attn_args *a = call->a;
+    for (int64_t n = 0; n < places->count; n++) {
+        const fwd_item *item = &call->items[n];
+        const focal_attn_seq *seq = &a->seqs[item->seq];
+        if (item->first / block_tokens(call, seq) % places->parts != part) continue;
+        const float *from = call->lse + n * call->lse_rows;
+        float *to = a->lse + (seq->q_row + item->first) * a->H + (int64_t)item->g * call->group;
+        for (int32_t t = 0; t < item->tokens; t++, from += call->group, to += a->H)
+            memcpy(to, from, (size_t)call->group * sizeof *to);
+    }
+}
+
+static focal_status reserve_lse(fwd_call *call, int64_t count)
+{
+    if (!call->a->lse) return FOCAL_OK;
+    int64_t tokens = 0;
+    for (int64_t n = 0; n < count; n++) tokens = foci_max64(tokens, call->items[n].tokens);
+    call->lse_rows = foci_round_up(tokens * call->group, 16);
+    call->lse = foci_scratch(call->ctx, (size_t)(count * call->lse_rows), sizeof *call->lse);
+    return call->lse ? FOCAL_OK : FOCAL_ENOMEM;
+}
+
 static focal_status run_short(fwd_call *call, int64_t count)
 {
     const int32_t threads = focal_ctx_threads(call->ctx);
     FOCAL_TRY(reserve_threads(call, threads));
+    FOCAL_TRY(reserve_lse(call, count));
     fwd_item *items = foci_scratch(call->ctx, (size_t)count, sizeof *items);
     int64_t *end = foci_scratch(call->ctx, (size_t)(threads + count), sizeof *end);
     const bool has_memory = items && end;
@@ -1273,9 +1322,13 @@ static focal_status run_short(fwd_call *call, int64_t count)
         for (int64_t n = shared; n < count; n++) end[threads + n - shared] = n + 1;
         fwd_shares shares = {call, end};
         foci_parallel(call->ctx, threads + count - shared, run_share, &shares);
+        lse_places places = {call, count, threads};
+        if (call->lse) foci_parallel(call->ctx, threads, place_lse, &places);
     }
     foci_scratch_free(call->ctx, items);
     foci_scratch_free(call->ctx, end);
+    foci_scratch_free(call->ctx, call->lse);
+    call->lse = NULL;
     return has_memory ? FOCAL_OK : FOCAL_ENOMEM;
 }
 
