@@ -239,8 +239,7 @@ focal_status foci_temperature_from_gguf(focal_ctx *ctx, const foci_gguf *gguf, c
                                         foci_config *config)
 {
     char where[512], key[KEY_BYTES];
-    (void)snprintf(where, sizeof where, "%.480s: %.24s", foci_gguf_path(gguf),
-                   "attention.temperature");
+    (void)snprintf(where, sizeof where, "%.480s: attention.temperature", foci_gguf_path(gguf));
     said s = {.what = where, .number = {(double)NAN, (double)NAN, (double)NAN}};
     const struct {
         const char *name;

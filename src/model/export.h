@@ -89,7 +89,7 @@ focal_status foci_export_check_place(focal_ctx *ctx, const char *in, const char 
 /* A folder for the result's files, which takes out's name once they are whole; free the path. */
 focal_status foci_export_open_folder(focal_ctx *ctx, const char *out, char **folder);
 focal_status foci_export_commit_folder(focal_ctx *ctx, const char *folder, const char *out);
-void foci_export_remove_folder(const char *folder); /* with its files */
+void foci_export_remove_folder(const char *folder); /* with the files of a model */
 /* A file, byte for byte, when it is there; and one of a folder. */
 focal_status foci_export_copy(focal_ctx *ctx, const char *from, const char *to);
 focal_status foci_export_copy_file(focal_ctx *ctx, const char *from, const char *to,

@@ -179,11 +179,13 @@ focal_status foci_export_commit_folder(focal_ctx *ctx, const char *folder, const
 
 void foci_export_remove_folder(const char *folder)
 {
-    /* By plain calls: this comes after a failure, which may have been of memory. */
+    /* By plain calls: this comes after a failure, which may have been of memory. Files of others,
+     * which were on their way from an old folder to the new one, stay. */
     DIR *stream = opendir(folder);
     if (!stream) return;
     for (const struct dirent *file = readdir(stream); file; file = readdir(stream))
-        (void)unlinkat(dirfd(stream), file->d_name, 0);
+        if (is_ours(file->d_name) || fnmatch("*.part", file->d_name, 0) == 0)
+            (void)unlinkat(dirfd(stream), file->d_name, 0);
     (void)closedir(stream);
     (void)rmdir(folder);
 }
