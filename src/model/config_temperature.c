@@ -135,10 +135,10 @@ static focal_status find_kind(focal_ctx *ctx, const said *s, foci_temperature_ki
         *kind = (foci_temperature_kind)n;
         return FOCAL_OK;
     }
-    char shown[48] = "";
+    char shown[48] = {0}; /* it is printed: a file's text must not steer a terminal */
     for (size_t n = 0; n < s->kind.bytes && n < sizeof shown - 1; n++) {
-        shown[n] = s->kind.data[n] >= 0x20 && s->kind.data[n] < 0x7F ? s->kind.data[n] : '?';
-        shown[n + 1] = '\0';
+        shown[n] = s->kind.data[n];
+        if (shown[n] < 0x20 || shown[n] == 0x7F) shown[n] = '?';
     }
     return foci_fail(
         ctx, FOCAL_EUNSUPPORTED,

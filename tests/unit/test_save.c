@@ -215,7 +215,7 @@ static bool keeps_own_name(const char *path)
 
 /* What rounding a folded weight, and the sums behind it, may move a logit by: the models here have
  * weights of a size that lets a difference of one rounding (6e-8) in a query grow by a few hundred
- * (measured: 6e-6 at most). */
+ * (measured: 4.4e-6 at most, with the avx2 kernels). */
 static const double folded_bound = 3e-5;
 
 /* Saves, opens, compares; the bits are the same where nothing was folded. */
@@ -227,8 +227,8 @@ static void check_saved(foci_trainable *t, const char *path, const char *name, b
     run_model(t->model, &own);
     run_path(t->ctx, path, &read);
     const double apart = distance(&own, &read);
-    if (folds ? apart > folded_bound : memcmp(&own, &read, sizeof own) != 0)
-        fail_msg("%s: %g away", name, apart);
+    if (!(apart <= (folds ? folded_bound : 0.0))) fail_msg("%s: %g away", name, apart);
+    if (!folds) assert_memory_equal(&own, &read, sizeof own);
 }
 
 static void every_family_is_the_same(void **state)
@@ -290,7 +290,7 @@ static void every_kind_is_the_same(void **state)
 static const float *tensor_of(focal_model *model, const char *name, int64_t count)
 {
     const foci_tensor *t = foci_safetensors_tensor(model->safetensors, name);
-    if (!t) fail_msg("no tensor %s", name);
+    assert_non_null(t);
     assert_int_equal(t->dtype, FOCAL_F32);
     assert_int_equal(t->bytes, (size_t)count * sizeof(float));
     return t->data;
@@ -755,10 +755,12 @@ static void results_for_other_programs(void **state)
     static const struct {
         const char *name, *family;
         bool is_plain;
-    } models[] = {{"plain", "qwen3", true},
-                  {"gain", "qwen3", false},
-                  {"none", "llama", false},
-                  {"gpt2", "gpt2", false}};
+        size_t kind;
+    } models[] = {{"plain", "qwen3", true, 0},
+                  {"gain", "qwen3", false, 0},
+                  {"none", "llama", false, 0},
+                  {"gpt2", "gpt2", false, 0},
+                  {"learned", "qwen3", false, 5}};
     const folder f = folder_new();
     const char *target = getenv("FOCAL_TEST_SAVE");
     const foci_save_options options = {.type = FOCAL_F32, .tokenizer = golden_tokenizer_path()};
@@ -766,9 +768,9 @@ static void results_for_other_programs(void **state)
         char path[PATH_BYTES];
         (void)snprintf(path, sizeof path, "%s/%s", target ? target : f.path, models[n].name);
         foci_trainable *t =
-            trainable_new(ctx, models[n].family, models[n].is_plain, &kinds[0].choice);
+            trainable_new(ctx, models[n].family, models[n].is_plain, &kinds[models[n].kind].choice);
         assert_status(ctx, foci_trainable_save(t, path, &options), FOCAL_OK);
-        assert_false(keeps_own_name(path));
+        assert_int_equal(keeps_own_name(path), models[n].kind != 0);
         foci_trainable_free(t);
         if (!target) remove_result(path);
     }
