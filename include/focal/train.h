@@ -1,0 +1,95 @@
+/* Training: the settings of a run, and the run itself, in a folder that it can be resumed from.
+ * docs/TRAINING.md has the keys, docs/FORMATS.md what the folder holds. */
+#ifndef FOCAL_TRAIN_H
+#define FOCAL_TRAIN_H
+
+#include "focal/base.h"
+
+FOCAL_BEGIN_DECLS
+
+enum {
+    FOCAL_RUN_VALUE = 4096, /* bytes that hold any value of a key as it is written, and any line of
+                               help on one, NUL included */
+};
+
+/* Settings of a run: all keys at their defaults at first. */
+typedef struct focal_run focal_run;
+
+FOCAL_API focal_status focal_run_new(focal_ctx *ctx, focal_run **out);
+FOCAL_API void focal_run_free(focal_run *run); /* NULL is fine */
+
+/* A run file over what is set. FOCAL_EIO, or FOCAL_EFORMAT with file, line, value and limits; the
+ * settings are of no use then. */
+FOCAL_API focal_status focal_run_read(focal_run *run, const char *path);
+/* "key=value" over what is set. FOCAL_EINVAL. */
+FOCAL_API focal_status focal_run_set(focal_run *run, const char *assignment);
+/* Checks what keys say together and fills in what follows from others. FOCAL_EINVAL. */
+FOCAL_API focal_status focal_run_resolve(focal_run *run);
+/* Every key and its value, as a run file. */
+FOCAL_API focal_status focal_run_write(const focal_run *run, const char *path);
+/* The value of a key as it is written; FOCAL_EINVAL where there is no such key. */
+FOCAL_API focal_status focal_run_get(const focal_run *run, const char *key,
+                                     char out[FOCAL_RUN_VALUE]);
+
+/* The keys, for help: their number, and the two lines on one (0 .. count - 1). */
+FOCAL_API int32_t focal_run_key_count(void);
+FOCAL_API void focal_run_key_help(int32_t key, char out[FOCAL_RUN_VALUE]);
+
+/* How far a run is, after a step. */
+typedef struct focal_train_step {
+    int64_t step, steps;      /* done, and of the whole run; 0: not known */
+    int64_t tokens;           /* seen so far, those of earlier sessions included */
+    double loss;              /* mean over the step's targets, in nats; may be NaN */
+    double norm;              /* of the gradient before clipping */
+    double rate;              /* learning rate */
+    double tokens_per_second; /* 0: not known yet */
+    double peak_share;        /* 0: not known */
+    double seconds_left;      /* below 0: not known */
+} focal_train_step;
+
+/* "step 120/1,100  loss 4.1234  1,215 tok/s  58 % of peak  12 min left", without what is not
+ * known. */
+enum { FOCAL_TRAIN_LINE = 160 };
+FOCAL_API void focal_train_line(const focal_train_step *step, char out[FOCAL_TRAIN_LINE]);
+
+/* What is told on the way; each may be NULL. */
+typedef struct focal_train_watch {
+    void *user;
+    void (*on_step)(void *user, const focal_train_step *step);
+    void (*on_validation)(void *user, int64_t step, double loss);
+    void (*on_sample)(void *user, int64_t step, const char *text); /* UTF-8 */
+    void (*on_note)(void *user, const char *sentence); /* "resumed at step 200", "step 31 left out:
+                                                          ..." */
+    bool (*must_stop)(void *user); /* asked after every step: true saves and ends */
+} focal_train_watch;
+
+typedef enum focal_train_end {
+    FOCAL_TRAIN_FINISHED, /* all steps, or all minutes */
+    FOCAL_TRAIN_STOPPED,  /* must_stop; a checkpoint was saved */
+    FOCAL_TRAIN_SPIKED    /* on_spike = stop; a checkpoint of the state before was saved */
+} focal_train_end;
+
+typedef struct focal_train_result {
+    focal_train_end end;
+    int64_t step, tokens; /* done and seen in all sessions */
+    double loss;          /* of the last step */
+    double valid_loss;    /* of the last validation; NaN: there was none */
+    double seconds;       /* of all sessions */
+    int64_t parameter_count;
+} focal_train_result;
+
+/* Trains in a folder, which is made where there is none. A folder that holds a run of the same
+ * settings is resumed behind its newest good checkpoint (one that is finished: nothing is done);
+ * of other settings it is refused with the first key that differs. peak_flops (a second, of all
+ * threads; 0: not known) is only for what is told. Results are bit-equal whatever the number of
+ * threads and however often the run was stopped or killed.
+ *
+ * FOCAL_EINVAL on settings that do not go together with data or model, or when another process
+ * trains in the folder; FOCAL_EIO, FOCAL_EFORMAT, FOCAL_ENOMEM. Checkpoints that were saved stay.
+ */
+FOCAL_API focal_status focal_train(focal_ctx *ctx, const focal_run *run, const char *folder,
+                                   double peak_flops, const focal_train_watch *watch,
+                                   focal_train_result *result);
+
+FOCAL_END_DECLS
+#endif /* FOCAL_TRAIN_H */
