@@ -130,6 +130,7 @@ static void add_temperature(builder *b, int32_t n)
     foci_trainable *t = b->t;
     const foci_config *c = &t->model->config;
     const foci_temperature_config *scope = &c->temperature;
+    const foci_temperature_choice *choice = b->options->temperature;
     foci_layer_grads *grads = &t->layers[n];
     if (!foci_temperature_reaches(scope, n)) return;
     const foci_temperature *from = b->source ? b->source->layers[n].temperature : NULL;
@@ -144,7 +145,8 @@ static void add_temperature(builder *b, int32_t n)
     if (scope->kind == FOCI_TEMPERATURE_LEARNED || scope->kind == FOCI_TEMPERATURE_LEARNED_PAPER)
         grads->u = add_vector(b, n, part, "u", c->C, from->u, 0.0F, true, &to->u);
     if (scope->kind == FOCI_TEMPERATURE_LEARNED)
-        grads->a = add_vector(b, n, part, "a", 1, from->a, 0.6F, true, &to->a);
+        grads->a = add_vector(b, n, part, "a", 1, from->a,
+                              choice && choice->a > 0.0F ? choice->a : 0.6F, true, &to->a);
     if (scope->kind == FOCI_TEMPERATURE_PER_HEAD)
         grads->lt = add_vector(b, n, part, "lt", c->H, from->lt, logf(scope->t), true, &to->lt);
     t->model->weights.layers[n].temperature = to;
