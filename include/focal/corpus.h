@@ -52,8 +52,11 @@ typedef struct focal_corpus_result {
 /* Writes the ids of all documents as shards into a folder, which must be empty or not be there and
  * appears when all is done. A document gets the begin tokens that the model expects, and behind it
  * the end token (focal_tokenizer_document_end). Special tokens in the text are plain text. The ids
- * are those of the whole documents, whatever pieces they are read in. options and result may be
- * NULL. */
+ * are those of the whole documents, whatever pieces they are read in. The folder gets the tokenizer
+ * too, as tokenizer.json and tokenizer_config.json. options and result may be NULL.
+ *
+ * FOCAL_EUNSUPPORTED when the tokenizer is a GGUF file's that tokenizer.json cannot say; else as
+ * above. */
 FOCAL_API focal_status focal_corpus_tokenize(focal_ctx *ctx, const focal_corpus *corpus,
                                              const focal_tokenizer *tokenizer, const char *folder,
                                              const focal_corpus_options *options,

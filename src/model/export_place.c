@@ -177,20 +177,11 @@ void foci_export_remove_folder(const char *folder)
     (void)rmdir(folder);
 }
 
-static focal_status copy_bytes(focal_ctx *ctx, const char *from, const char *to)
+static focal_status copy_if_there(focal_ctx *ctx, const char *from, const char *to)
 {
     struct stat info;
     if (stat(from, &info) != 0) return errno == ENOENT ? FOCAL_OK : fail_errno(ctx, from);
-    foci_map map;
-    foci_writer *file = NULL;
-    FOCAL_TRY(foci_map_open(ctx, from, &map));
-    focal_status status = foci_writer_open(ctx, to, &file);
-    if (status == FOCAL_OK) {
-        foci_writer_put(file, map.data, map.bytes);
-        status = foci_writer_commit(file);
-    }
-    foci_map_close(&map);
-    return status;
+    return foci_copy_file(ctx, from, to);
 }
 
 focal_status foci_export_copy_file(focal_ctx *ctx, const char *from, const char *to,
@@ -198,7 +189,8 @@ focal_status foci_export_copy_file(focal_ctx *ctx, const char *from, const char 
 {
     char *source = foci_path_join(ctx, from, strlen(from), name);
     char *target = foci_path_join(ctx, to, strlen(to), name);
-    const focal_status status = source && target ? copy_bytes(ctx, source, target) : FOCAL_ENOMEM;
+    const focal_status status =
+        source && target ? copy_if_there(ctx, source, target) : FOCAL_ENOMEM;
     foci_free(ctx, source);
     foci_free(ctx, target);
     return status;
