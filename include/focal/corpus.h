@@ -62,5 +62,20 @@ FOCAL_API focal_status focal_corpus_tokenize(focal_ctx *ctx, const focal_corpus 
                                              const focal_corpus_options *options,
                                              focal_corpus_result *result);
 
+typedef struct focal_shards_info {
+    int64_t tokens, documents;
+    int32_t vocab, shards; /* vocab: ids are below it */
+} focal_shards_info;
+
+/* What a folder of shards holds. FOCAL_EIO, or FOCAL_EFORMAT with the file, the value and the
+ * limit. */
+FOCAL_API focal_status focal_shards_describe(focal_ctx *ctx, const char *folder,
+                                             focal_shards_info *info);
+
+/* Appends the text of the tokens begin..begin+count-1, by the tokenizer in the folder; it may begin
+ * and end within a character. FOCAL_EINVAL when they are not all there; else as describe. */
+FOCAL_API focal_status focal_shards_text(focal_ctx *ctx, const char *folder, int64_t begin,
+                                         int64_t count, focal_buffer *out);
+
 FOCAL_END_DECLS
 #endif /* FOCAL_CORPUS_H */

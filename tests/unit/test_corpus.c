@@ -492,6 +492,17 @@ static void sets_have_their_tokenizer(void **state)
     focal_tokenizer *t = tokenizer_file(ctx, &f);
     assert_status(ctx, focal_corpus_tokenize(ctx, &corpus, t, set, NULL, NULL), FOCAL_OK);
     check_set_tokenizer(ctx, t, set);
+    focal_shards_info info;
+    focal_buffer back = {0};
+    assert_status(ctx, focal_shards_describe(ctx, set, &info), FOCAL_OK);
+    assert_int_equal(info.documents, 1);
+    assert_int_equal(info.vocab, focal_tokenizer_size(t));
+    assert_status(ctx, focal_shards_text(ctx, set, 0, info.tokens, &back), FOCAL_OK);
+    assert_int_equal(back.bytes, strlen(documents[0]));
+    assert_memory_equal(back.data, documents[0], back.bytes);
+    assert_status(ctx, focal_shards_text(ctx, set, 1, info.tokens, &back), FOCAL_EINVAL);
+    assert_status(ctx, focal_shards_describe(ctx, text, &info), FOCAL_EIO);
+    focal_buffer_free(ctx, &back);
     (void)snprintf(path, sizeof path, "%s/tokenizer_config.json", set);
     assert_int_equal(access(path, F_OK), 0);
     remove_set(set);
