@@ -21,9 +21,9 @@ static const rung ladder[] = {
     {12, 576, 1536}, {12, 768, 2048}, {16, 1024, 2816}, {24, 1280, 3456}, {24, 2048, 5504},
 };
 
-/* Tokens that a model should see for each of its parameters: what compute-optimal training comes to
- * (Hoffmann and others, 2022). */
-static const double tokens_a_parameter = 20.0;
+/* Tokens that a model should see for each of its parameters. Compute-optimal training comes to 20
+ * (Hoffmann and others, 2022); small models on a text that they read again do best with fewer. */
+static const double tokens_a_parameter = 10.0;
 /* How often a text may be read. Reading it four times is nearly as good as four times the text, and
  * after some sixteen nothing is gained (Muennighoff and others, 2023). */
 static const double most_epochs = 12.0;
