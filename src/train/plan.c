@@ -12,13 +12,15 @@ typedef struct rung {
     int32_t layers, width, ffn;
 } rung;
 
-enum { HEAD_WIDTH = 64 }; /* narrower heads leave half of the machine idle in attention */
+/* Narrower heads leave half of the machine idle in attention. */
+enum { HEAD_WIDTH = 64, NARROW_HEAD = 32 };
 
 /* ffn is 8/3 of the width, in whole cache lines; depth grows with the width. */
 static const rung ladder[] = {
-    {2, 64, 192},    {4, 64, 192},    {3, 128, 384},    {5, 128, 384},    {4, 192, 512},
-    {6, 192, 512},   {6, 256, 704},   {8, 320, 896},    {8, 384, 1024},   {8, 512, 1408},
-    {12, 576, 1536}, {12, 768, 2048}, {16, 1024, 2816}, {24, 1280, 3456}, {24, 2048, 5504},
+    {2, 64, 192},    {4, 64, 192},     {4, 96, 256},     {3, 128, 384},
+    {5, 128, 384},   {4, 192, 512},    {6, 192, 512},    {6, 256, 704},
+    {8, 320, 896},   {8, 384, 1024},   {8, 512, 1408},   {12, 576, 1536},
+    {12, 768, 2048}, {16, 1024, 2816}, {24, 1280, 3456}, {24, 2048, 5504},
 };
 
 /* Tokens that a model should see for each of its parameters. Compute-optimal training comes to 20
@@ -40,9 +42,10 @@ enum {
     VOCAB_WIDTHS = 32, /* tokens of the vocabulary for each dimension: the head stays below half */
     LENGTH_LEAST = 32,
     LENGTH_MOST = 2048,
-    WINDOWS_LEAST = 24,  /* of the text */
-    STEPS_WANTED = 600,  /* that a run should have before its batch grows */
-    BATCH_LEAST = 512,   /* tokens */
+    WINDOWS_LEAST = 24, /* of the text */
+    STEPS_WANTED = 600, /* that a run should have before its batch grows */
+    BATCH_LEAST = 512,  /* tokens */
+    STEPS_MOST = 1000000000,
     STOPS = 10,          /* validations of a run, and samples */
     VALID_WANTED = 60000 /* tokens */
 };
@@ -105,7 +108,7 @@ static void set_shape(const focal_plan_input *in, const rung *r, focal_plan *p)
     *p = (focal_plan){.layers = r->layers,
                       .width = r->width,
                       .ffn = r->ffn,
-                      .heads = r->width / HEAD_WIDTH,
+                      .heads = r->width / (r->width % HEAD_WIDTH == 0 ? HEAD_WIDTH : NARROW_HEAD),
                       .batch = 1,
                       .accumulation = 1};
     p->vocab = choose_vocab(in, r);
@@ -158,7 +161,7 @@ static void set_steps(const focal_plan_input *in, focal_plan *p)
     const double rows = power_below(clamp(whole / STEPS_WANTED, BATCH_LEAST, most));
     const double windows = training_tokens(p) / p->length;
     p->batch = (int32_t)fmax(1.0, fmin(rows / p->length, power_below(windows)));
-    p->steps = (int64_t)fmax(1.0, floor(whole / ((double)p->batch * p->length)));
+    p->steps = (int64_t)clamp(floor(whole / ((double)p->batch * p->length)), 1.0, STEPS_MOST);
     while (in->memory_bytes > 0 && memory_of(p) > (double)in->memory_bytes &&
            p->accumulation < p->batch)
         p->accumulation *= 2; /* both are powers of two */

@@ -26,7 +26,7 @@ static void check_plan(const focal_plan_input *in, const focal_plan *p)
     const double step = (double)p->batch * p->length,
                  trained = (1.0 - p->valid_share) * (double)p->tokens;
     assert_true(p->vocab >= 257 && p->vocab <= 16384);
-    assert_true(p->layers >= 1 && p->width == 64 * p->heads && p->ffn > 2 * p->width);
+    assert_true(p->layers >= 1 && p->width % (32 * p->heads) == 0 && p->ffn > 2 * p->width);
     assert_true(p->length >= 32 && p->length <= 2048 && p->batch >= 1 && p->accumulation >= 1);
     assert_int_equal(p->batch % p->accumulation, 0);
     assert_true(p->steps >= 1 && p->steps <= 1000000000 && p->warmup >= 1 && p->warmup <= 200);
@@ -101,7 +101,7 @@ static void time_goes_into_size_and_tokens(void **state)
         const focal_plan p = plan_of(ctx, &in);
         const double seen = (double)p.steps * p.batch * p.length / (double)p.parameter_count;
         assert_int_equal(p.limit, FOCAL_PLAN_TIME);
-        assert_true(seen > 9.5 && seen < 50.0);
+        assert_true(seen > 9.5 && seen < 60.0);
         assert_true(p.seconds > 0.8 * 3600 * hours[n]);
         assert_true(p.steps >= 300);
     }
