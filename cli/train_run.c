@@ -131,10 +131,13 @@ static void print_quoted(const char *text)
 static void print_command(const focal_run *run, const char *out)
 {
     char prompt[FOCAL_RUN_VALUE];
-    const bool has_one = focal_run_get(run, "samples.prompt", prompt) == FOCAL_OK && *prompt &&
-                         !strpbrk(prompt, "\"\\"); /* quoted in a run file: not as it is typed */
+    bool has_one = focal_run_get(run, "samples.prompt", prompt) == FOCAL_OK;
+    const size_t bytes = has_one ? strlen(prompt) : 0;
+    /* It stands in quotes; with what must be escaped in them it is no plain text to type. */
+    has_one = bytes > 2 && prompt[0] == '"' && !strchr(prompt, '\\');
+    if (has_one) prompt[bytes - 1] = '\0';
     printf("the model writes with:\n  focal generate -m %s/model -n 100 -p ", out);
-    print_quoted(has_one ? prompt : "Once upon a time");
+    print_quoted(has_one ? prompt + 1 : "Once upon a time");
     printf("\n");
 }
 
