@@ -31,7 +31,7 @@ static const double tokens_a_parameter = 10.0;
 static const double most_epochs = 12.0;
 /* Parameters for each token of the text: beyond, a model learns the text by heart before the last
  * epoch, and validation gets worse. */
-static const double parameters_a_token = 2.0;
+static const double parameters_a_token = 4.0;
 /* Of the time, what is left for steps beside validation, samples and checkpoints. */
 static const double steps_share = 0.93;
 
