@@ -288,5 +288,7 @@ int text_plan_run(focal_ctx *ctx, const train_request *request, const char *shar
     if (status == FOCAL_OK) status = set_samples(ctx, &plan, shards, run);
     if (status != FOCAL_OK) return cli_fail_ctx(ctx, status);
     if (!request->is_quiet) explain(&plan, minutes);
+    if (!request->is_quiet && request->sets.count > 0)
+        (void)fprintf(stderr, "but for what --set says\n");
     return CLI_DONE;
 }

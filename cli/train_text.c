@@ -106,6 +106,18 @@ static int train_on(const work *w)
     return code;
 }
 
+/* A wrong --set is said before any work is done. */
+static int check_sets(const work *w)
+{
+    const train_request *r = w->request;
+    focal_run *run = NULL;
+    focal_status status = focal_run_new(w->ctx, &run);
+    for (int32_t n = 0; n < r->sets.count && status == FOCAL_OK; n++)
+        status = focal_run_set(run, r->sets.items[n]);
+    focal_run_free(run);
+    return status == FOCAL_OK ? CLI_DONE : cli_fail_ctx(w->ctx, status);
+}
+
 int train_from_texts(const train_request *request)
 {
     train_request asked = *request;
@@ -114,6 +126,7 @@ int train_from_texts(const train_request *request)
     int code = text_check(&asked.texts, &w.text_bytes);
     if (code == CLI_DONE) code = name_parts(&w);
     if (code == CLI_DONE) code = cli_open_ctx(asked.threads, NULL, &w.ctx);
+    if (code == CLI_DONE) code = check_sets(&w);
     /* Before there is a folder: it may be too little, and then nothing should stay. */
     if (code == CLI_DONE) code = text_plan_check(w.ctx, w.text_bytes);
     if (code == CLI_DONE) code = text_folder_open(&asked);
