@@ -106,13 +106,15 @@ static int start(train_request *request, const char *from)
             return cli_wrong("train: --vocab is for texts: a run file names shards");
         return train_from_file(first, from, request);
     }
-    if (from) return cli_wrong("train: --from needs a run file, whose shards the model can read");
+    if (from)
+        return cli_wrong("train: --from needs a run file, whose shards are of that model's tokens");
     return train_from_texts(request);
 }
 
 #define ABOUT                                                                                      \
-    "Trains a model as a run file says, on the shards that focal tokenize wrote. The folder "      \
-    "gets\n"                                                                                       \
+    "Trains a model as a run file says, on the shards that focal tokenize wrote; or on texts "     \
+    "alone,\n"                                                                                     \
+    "which picks a model that they and the minutes can fill. The folder gets\n"                    \
     "settings, logs, checkpoints and at the end the model. A run that was stopped or killed "      \
     "goes\n"                                                                                       \
     "on when the same command, or focal train DIR, is given again. Ctrl-C saves and ends."
@@ -128,8 +130,8 @@ int cli_train(int argc, char **argv)
         {"set", 0, CLI_TEXTS, &request.sets, "KEY=VALUE", "over what the run file says", 0, 0, NULL,
          NULL},
         {"from", 0, CLI_TEXT, &from, "MODEL", "continue this model (start.from)", 0, 0, NULL, NULL},
-        {"minutes", 0, CLI_NUMBER, &request.minutes, "X", "time of the run (schedule.minutes)",
-         0.001, 1e6, NULL, NULL},
+        {"minutes", 0, CLI_NUMBER, &request.minutes, "X",
+         "time of the run (schedule.minutes); for texts 20", 0.001, 1e6, NULL, NULL},
         {"vocab", 0, CLI_INT, &vocab, "N", "of texts: tokens of the tokenizer", 257, 1 << 20, NULL,
          NULL},
         {"keys", 0, CLI_FLAG, &shows_keys, NULL, "list the keys of run files", 0, 0, NULL, NULL},
@@ -141,14 +143,15 @@ int cli_train(int argc, char **argv)
     const cli_usage usage = {
         .command = "focal train",
         .about = ABOUT,
-        .examples = "  focal tokenize --train --vocab 8192 books/*.txt -o tokenizer.json\n"
+        .examples = "  focal train book.txt -o out --minutes 20\n"
+                    "  focal tokenize --train --vocab 8192 books/*.txt -o tokenizer.json\n"
                     "  focal tokenize -m tokenizer.json books/*.txt -o shards\n"
                     "  focal train run.conf -o out --set data.shards=shards --set model.layers=4\n"
                     "  focal train out\n"
                     "  focal train run.conf -o adapted --from smollm2 --set "
                     "temperature.value=0.7\n"
                     "  focal train --keys\n",
-        .arguments = "(RUN.conf | DIR | TEXT...)",
+        .arguments = "(TEXT... | RUN.conf | DIR)",
         .taken = &request.texts,
         .most = CLI_MAX_TEXTS,
         .options = options,

@@ -58,7 +58,9 @@ static void show_sample(void *user, int64_t step, const char *text)
     const display *d = user;
     if (d->is_quiet) return;
     cli_progress("%s", "");
-    (void)fprintf(stderr, "step %lld  %s\n", (long long)step, text);
+    (void)fprintf(stderr, "step %lld  writes: ", (long long)step);
+    for (; *text; text++) (void)fputc(*text == '\n' ? ' ' : *text, stderr); /* a line each */
+    (void)fputc('\n', stderr);
 }
 
 static void show_note(void *user, const char *sentence)
@@ -112,8 +114,36 @@ static int print_summary(const char *folder)
     return CLI_DONE;
 }
 
+/* A text in the shell's quotes. */
+static void print_quoted(const char *text)
+{
+    putchar('\'');
+    for (; *text; text++) {
+        if (*text == '\'')
+            (void)fputs("'\\''", stdout);
+        else
+            putchar(*text);
+    }
+    putchar('\'');
+}
+
+/* The command that makes the model write, from what its samples began with. */
+static void print_command(const focal_run *run, const char *out)
+{
+    char prompt[FOCAL_RUN_VALUE];
+    bool has_one = focal_run_get(run, "samples.prompt", prompt) == FOCAL_OK;
+    const size_t bytes = has_one ? strlen(prompt) : 0;
+    /* It stands in quotes; with what must be escaped in them it is no plain text to type. */
+    has_one = bytes > 2 && prompt[0] == '"' && !strchr(prompt, '\\');
+    if (has_one) prompt[bytes - 1] = '\0';
+    printf("the model writes with:\n  focal generate -m %s/model -n 100 -p ", out);
+    print_quoted(has_one ? prompt + 1 : "Once upon a time");
+    printf("\n");
+}
+
 /* What there is now, and what to do with it. */
-static void print_end(const train_request *request, const focal_train_result *r)
+static void print_end(const focal_run *run, const train_request *request,
+                      const focal_train_result *r)
 {
     const char *out = request->out;
     printf("%s after %lld steps, %lld tokens: loss %.4f",
@@ -123,13 +153,13 @@ static void print_end(const train_request *request, const focal_train_result *r)
     printf("\n");
     if (r->end == FOCAL_TRAIN_STOPPED) printf("goes on with: focal train %s\n", out);
     if (has_file(out, "model/tokenizer.json"))
-        printf("the model writes with: focal generate -m %s/model 'Once upon a time'\n", out);
+        print_command(run, out);
     else if (has_file(out, "model/config.json"))
         printf("the model is %s/model\n", out);
 }
 
-static int end_run(focal_ctx *ctx, focal_status status, const train_request *request,
-                   const focal_train_result *result, const display *d)
+static int end_run(focal_ctx *ctx, focal_status status, const focal_run *run,
+                   const train_request *request, const focal_train_result *result, const display *d)
 {
     int code = CLI_DONE;
     if (status != FOCAL_OK) return cli_fail_ctx(ctx, status);
@@ -142,7 +172,7 @@ static int end_run(focal_ctx *ctx, focal_status status, const train_request *req
         const int printed = print_summary(request->out);
         if (code == CLI_DONE) code = printed;
     } else if (result->end != FOCAL_TRAIN_SPIKED && !request->is_quiet) {
-        print_end(request, result);
+        print_end(run, request, result);
     }
     return code;
 }
@@ -162,5 +192,5 @@ int train_run(focal_ctx *ctx, focal_run *run, const train_request *request)
     const double peak = request->is_quiet ? 0.0 : find_peak(ctx, run);
     const focal_status status = focal_train(ctx, run, request->out, peak, &watch, &result);
     cli_progress("%s", "");
-    return end_run(ctx, status, request, &result, &d);
+    return end_run(ctx, status, run, request, &result, &d);
 }

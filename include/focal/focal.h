@@ -12,6 +12,7 @@
 #include "focal/generate.h"
 #include "focal/keys.h"
 #include "focal/model.h"
+#include "focal/plan.h"
 #include "focal/quant.h"
 #include "focal/report.h"
 #include "focal/route.h"
