@@ -38,6 +38,7 @@ int cli_generate(int argc, char **argv);
 int cli_info(int argc, char **argv);
 int cli_pull(int argc, char **argv);
 int cli_tokenize(int argc, char **argv);
+int cli_train(int argc, char **argv);
 
 /* Runs argv[1] of `program` ("focal", "focal bench"), or helps: --help, nothing, a wrong name. */
 int cli_run_verb(const char *program, const char *about, const cli_verb *verbs, size_t verb_count,

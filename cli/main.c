@@ -18,6 +18,7 @@ static const cli_verb verbs[] = {
     {"info", "what a model is; or this build and machine", cli_info},
     {"pull", "fetch a model", cli_pull},
     {"tokenize", "text to token ids, and back", cli_tokenize},
+    {"train", "train a model, or go on with one", cli_train},
 };
 
 /* Nothing here leaves a half-written file under its final name, so leaving at once is safe, and a

@@ -48,6 +48,7 @@ typedef struct pass {
     const focal_model *model;
     const foci_batch *batch;
     const foci_backward_options *options;
+    foci_recompute recompute;
     int32_t T;
     focal_dtype act;
     int32_t head_rows;
@@ -90,7 +91,7 @@ static int64_t qkv_stride(const foci_config *c)
 
 static kept *kept_of(const pass *p, int32_t layer)
 {
-    return &p->kept[p->options->recompute == FOCI_RECOMPUTE_NONE ? layer : 0];
+    return &p->kept[p->recompute == FOCI_RECOMPUTE_NONE ? layer : 0];
 }
 
 /* ---- Products ---- */
@@ -670,6 +671,14 @@ static focal_status embed_back(const pass *p)
     return c->has_positions ? foci_embed_backward(p->ctx, &places) : FOCAL_OK;
 }
 
+static void add_losses(const pass *p, int32_t first, int32_t count, foci_batch_loss *loss)
+{
+    for (int32_t n = 0; n < count; n++) {
+        loss->nll += p->nll[n];
+        loss->targets += p->batch->targets[first + n] != FOCI_LOSS_NO_TARGET;
+    }
+}
+
 /* The losses of some rows, and what they give to the head and, in dh, to what it read. */
 static focal_status head_rows(const pass *p, int32_t first, int32_t count, foci_batch_loss *loss)
 {
@@ -682,6 +691,16 @@ static focal_status head_rows(const pass *p, int32_t first, int32_t count, foci_
     FOCAL_TRY(multiply(&rows, "vocabulary", w, h, p->logits, c->V, false));
     if (c->final_softcap != 0.0F)
         FOCAL_TRY(foci_soft_cap(p->ctx, p->logits, (int64_t)count * c->V, c->final_softcap));
+    if (p->options->is_loss_only) {
+        const foci_loss_args args = {.T = count,
+                                     .V = c->V,
+                                     .logits = p->logits,
+                                     .targets = p->batch->targets + first,
+                                     .nll = p->nll};
+        TIMED(p, "loss", 0.0, foci_log_softmax_rows(p->ctx, &args));
+        add_losses(p, first, count, loss);
+        return FOCAL_OK;
+    }
     const foci_loss_backward_args args = {.T = count,
                                           .V = c->V,
                                           .logits = p->logits,
@@ -693,10 +712,7 @@ static focal_status head_rows(const pass *p, int32_t first, int32_t count, foci_
                                           .dlogits_dtype = p->act,
                                           .nll = p->nll};
     TIMED(p, "loss", 0.0, foci_loss_backward(p->ctx, &args));
-    for (int32_t n = 0; n < count; n++) {
-        loss->nll += p->nll[n];
-        loss->targets += p->batch->targets[first + n] != FOCI_LOSS_NO_TARGET;
-    }
+    add_losses(p, first, count, loss);
     FOCAL_TRY(
         add_weight_gradient(&rows, "vocabulary, weights", w, &p->t->head, p->dlogits, c->V, h));
     return multiply_back(&rows, "vocabulary, back", w, p->dlogits, c->V,
@@ -713,6 +729,7 @@ static focal_status head(const pass *p, foci_batch_loss *loss)
         count = (int32_t)foci_min64(p->T - row, p->head_rows);
         FOCAL_TRY(head_rows(p, row, count, loss));
     }
+    if (p->options->is_loss_only) return FOCAL_OK;
     return normalise_back(p, gain, &p->t->final_norm, p->x[c->L], p->dh, p->dx, false);
 }
 
@@ -724,9 +741,9 @@ static focal_status compute_again(const pass *p, int32_t n)
     const foci_layer *w = &p->model->weights.layers[n];
     const kept *a = kept_of(p, n);
     const int64_t C = p->model->config.C;
-    if (p->options->recompute == FOCI_RECOMPUTE_NONE) return FOCAL_OK;
+    if (p->recompute == FOCI_RECOMPUTE_NONE) return FOCAL_OK;
     FOCAL_TRY(attention_inside(p, n));
-    if (p->options->recompute == FOCI_RECOMPUTE_BLOCK)
+    if (p->recompute == FOCI_RECOMPUTE_BLOCK)
         FOCAL_TRY(attention_out(p, n));
     else if (w->attn_post.weight)
         FOCAL_TRY(multiply(p, "attention out", &w->out, a->o, a->attn_y, C, false));
@@ -746,12 +763,12 @@ static focal_status run(const pass *p, foci_batch_loss *loss)
         FOCAL_TRY(feed_forward_out(p, n));
     }
     FOCAL_TRY(head(p, loss));
-    for (int32_t n = L; n-- > 0;) {
+    for (int32_t n = p->options->is_loss_only ? 0 : L; n-- > 0;) {
         FOCAL_TRY(compute_again(p, n));
         FOCAL_TRY(feed_forward_back(p, n));
         FOCAL_TRY(attention_back(p, n));
     }
-    TIMED(p, "embedding, back", 0.0, embed_back(p));
+    if (!p->options->is_loss_only) TIMED(p, "embedding, back", 0.0, embed_back(p));
     return FOCAL_OK;
 }
 
@@ -801,7 +818,7 @@ static kept take_kept(const pass *p, cutter *from)
 static void take_layers(pass *p, cutter *from)
 {
     const foci_config *c = &p->model->config;
-    const foci_recompute level = p->options->recompute;
+    const foci_recompute level = p->recompute;
     const int64_t T = p->T;
     p->x = take(from, (int64_t)c->L + 1, sizeof *p->x);
     p->x_mid = take(from, c->L, sizeof *p->x_mid);
@@ -902,6 +919,8 @@ focal_status foci_backward(foci_trainable *trainable, const foci_batch *batch,
               .model = trainable->model,
               .batch = batch,
               .options = options,
+              /* A loss alone keeps nothing, and computes nothing again. */
+              .recompute = options->is_loss_only ? FOCI_RECOMPUTE_BLOCK : options->recompute,
               .T = batch->T,
               .act = trainable->model->precision};
     *loss = (foci_batch_loss){0};
@@ -923,6 +942,7 @@ size_t foci_backward_bytes(const foci_trainable *trainable, int32_t T, int32_t s
     pass p = {.model = trainable->model,
               .batch = &batch,
               .options = &options,
+              .recompute = recompute,
               .T = T,
               .act = trainable->model->precision};
     return lay_out(&p, NULL);

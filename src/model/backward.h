@@ -26,8 +26,10 @@ typedef struct foci_batch {
 
 typedef struct foci_backward_options {
     foci_recompute recompute;
-    double scale; /* of every target's loss: 1 / their number in the whole step */
-    double z;     /* weight of the squared log of the softmax sum; 0: none */
+    double scale;      /* of every target's loss: 1 / their number in the whole step */
+    double z;          /* weight of the squared log of the softmax sum; 0: none */
+    bool is_loss_only; /* the loss and no gradient: nothing of the trainable changes, and recompute,
+                          scale and z say nothing */
 } foci_backward_options;
 
 /* The sum of the targets' losses, without scale and z, and their number. */

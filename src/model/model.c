@@ -267,8 +267,10 @@ focal_model_info focal_model_describe(const focal_model *model)
     };
     for (int32_t n = 0; n < c->L; n++) info.window_layers += c->is_local[n];
     if (info.window_layers > 0) info.window = c->window;
+    const bool has_file = model->gguf || model->safetensors; /* a model in training has none */
     const int64_t count = model->gguf ? foci_gguf_tensor_count(model->gguf)
-                                      : foci_safetensors_tensor_count(model->safetensors);
+                          : has_file  ? foci_safetensors_tensor_count(model->safetensors)
+                                      : 0;
     for (int64_t n = 0; n < count; n++)
         count_tensor(&info, model->gguf ? foci_gguf_tensor_at(model->gguf, n)
                                         : foci_safetensors_tensor_at(model->safetensors, n));

@@ -141,7 +141,8 @@ static void add_temperature(builder *b, int32_t n)
     if (choice->kind == FOCI_TEMPERATURE_LEARNED || choice->kind == FOCI_TEMPERATURE_LEARNED_PAPER)
         grads->u = add_vector(b, n, part, "u", c->C, NULL, 0.0F, true, &to->u);
     if (choice->kind == FOCI_TEMPERATURE_LEARNED)
-        grads->a = add_vector(b, n, part, "a", 1, NULL, 0.6F, true, &to->a);
+        grads->a =
+            add_vector(b, n, part, "a", 1, NULL, choice->a > 0.0F ? choice->a : 0.6F, true, &to->a);
     if (choice->kind == FOCI_TEMPERATURE_PER_HEAD)
         grads->lt = add_vector(b, n, part, "lt", c->H, NULL, logf(choice->t), true, &to->lt);
     t->model->weights.layers[n].temperature = to;

@@ -51,6 +51,7 @@ typedef struct foci_trainable {
 typedef struct foci_temperature_choice {
     foci_temperature_kind kind;
     float t;            /* constant, length; what per-head begins with */
+    float a;            /* what learned begins with; 0: 0.6 */
     float c, length;    /* of kind length */
     const bool *layers; /* (L); NULL: all */
     const bool *heads;  /* (H); NULL: all */

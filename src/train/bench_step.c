@@ -7,6 +7,7 @@
 #include "focal/bench.h"
 #include "model/backward.h"
 #include "train/optimiser.h"
+#include "train/step_cost.h"
 
 enum { TOKEN_STREAM = 1 << 20 /* of random numbers; weights use those of small numbers */ };
 
@@ -115,17 +116,11 @@ void focal_train_bench_free(focal_train_bench *bench)
 focal_train_cost focal_train_bench_cost(const focal_train_bench *bench)
 {
     const foci_trainable *t = bench->trainable;
-    const foci_config *c = &t->model->config;
     const focal_train_shape *s = &bench->shape;
     focal_train_cost cost = {.tokens = (int64_t)s->batch * s->length};
-    double products = (double)c->V * c->C; /* the head; looking the embedding up is free */
-    for (int32_t n = 0; n < t->param_count; n++) {
-        const int64_t count = t->params[n].rows * t->params[n].cols;
-        cost.parameter_count += count;
-        if (t->params[n].is_matrix && t->params[n].is_in_layer) products += (double)count;
-    }
-    const double pairs = 0.5 * s->length * (s->length + 1.0) * s->batch * c->L;
-    cost.flops = 6.0 * (double)cost.tokens * products + 14.0 * c->D * c->H * pairs;
+    const double pairs = 0.5 * s->length * (s->length + 1.0) * s->batch;
+    cost.parameter_count = foci_parameter_count(t);
+    cost.flops = foci_step_flops(t, (double)cost.tokens, pairs);
     cost.parameter_bytes = t->weight_count * sizeof(float) + 3 * t->gradient_count * sizeof(float) +
                            t->rounded_count * sizeof(uint16_t);
     cost.activation_bytes =

@@ -1,15 +1,48 @@
 /* What the settings of a run say together: values that follow from others, and contradictions. */
+#include <string.h>
+
 #include "base/error.h"
 #include "base/sizes.h"
 #include "train/run_file.h"
+
+/* What learned temperatures begin with (docs/MATH.md, 2). */
+static const double learned_start = 0.6, paper_start = 0.442;
 
 static bool is_given(const foci_run *run, const char *name)
 {
     return run->is_given[foci_run_find(foci_text_of(name))];
 }
 
+/* Whether a key has the value that it has by default: a run file that was written has every key. */
+static bool is_default(const foci_run *run, int key)
+{
+    char value[FOCI_RUN_VALUE], initial[FOCI_RUN_VALUE];
+    foci_run defaults;
+    foci_run_init(&defaults);
+    foci_run_value(run, key, value);
+    foci_run_value(&defaults, key, initial);
+    return strcmp(value, initial) == 0;
+}
+
+/* A model that is continued brings its shape; only what is trained of it is said here. */
+static focal_status resolve_continued(focal_ctx *ctx, foci_run *run)
+{
+    static const char prefix[] = "model.";
+    if (!is_given(run, "model.qk_norm")) run->model.qk_norm = FOCI_RUN_QK_GAIN;
+    for (int n = 0; n < FOCI_RUN_KEYS; n++) {
+        const char *name = foci_run_keys[n].name;
+        if (strncmp(name, prefix, sizeof prefix - 1) != 0 || is_default(run, n) ||
+            strcmp(name, "model.qk_norm") == 0)
+            continue;
+        return foci_fail(ctx, FOCAL_EINVAL,
+                         "run: '%s' cannot be set: the model in start.from brings its own", name);
+    }
+    return FOCAL_OK;
+}
+
 static focal_status resolve_model(focal_ctx *ctx, foci_run *run)
 {
+    if (run->start.from[0] != '\0') return resolve_continued(ctx, run);
     const bool is_gpt2 = run->model.family == FOCI_RUN_GPT2;
     if (run->model.kv_heads == 0) run->model.kv_heads = run->model.heads;
     if (run->model.heads % run->model.kv_heads != 0)
@@ -41,6 +74,37 @@ static focal_status resolve_model(focal_ctx *ctx, foci_run *run)
             ctx, FOCAL_EINVAL,
             "run: the family gpt2 is tied, has model.qk_norm = none, as many key heads "
             "as query heads, and heads that make up the width");
+    if (!is_default(run, foci_run_find(foci_text_of("model.rope_base"))))
+        return foci_fail(ctx, FOCAL_EINVAL,
+                         "run: model.rope_base is %g, the family gpt2 has learned positions",
+                         run->model.rope_base);
+    return FOCAL_OK;
+}
+
+/* What temperature.value is where it is not set: math of the kind, or 1 for what is continued. */
+static focal_status resolve_value(focal_ctx *ctx, foci_run *run)
+{
+    const bool is_continued = run->start.from[0] != '\0';
+    const bool is_free = !is_given(run, "temperature.value");
+    switch ((foci_run_temperature)run->temperature.kind) {
+    case FOCI_RUN_T_LEARNED:
+        if (is_free) run->temperature.value = is_continued ? 1.0 : learned_start;
+        break;
+    case FOCI_RUN_T_LEARNED_PAPER:
+        if (is_free) run->temperature.value = paper_start;
+        if (run->temperature.value != paper_start)
+            return foci_fail(ctx, FOCAL_EINVAL,
+                             "run: temperature.value is %g, learned-paper begins with %g always",
+                             run->temperature.value, paper_start);
+        break;
+    default:
+        if (is_free && is_continued) run->temperature.value = 1.0;
+        break;
+    }
+    if (run->start.ramp_steps > 0 && run->temperature.kind != FOCI_RUN_T_CONSTANT)
+        return foci_fail(ctx, FOCAL_EINVAL,
+                         "run: start.ramp_steps is %lld, only a constant temperature has a ramp",
+                         (long long)run->start.ramp_steps);
     return FOCAL_OK;
 }
 
@@ -57,7 +121,7 @@ static focal_status check_list(focal_ctx *ctx, const foci_run *run, const char *
 static focal_status resolve_temperature(focal_ctx *ctx, foci_run *run)
 {
     const bool is_continued = run->start.from[0] != '\0';
-    if (is_continued && !is_given(run, "temperature.value")) run->temperature.value = 1.0;
+    FOCAL_TRY(resolve_value(ctx, run));
     if (run->temperature.length_n0 == 0) run->temperature.length_n0 = run->data.length;
     FOCAL_TRY(
         check_list(ctx, run, "temperature.layers", &run->temperature.layers, run->model.layers));

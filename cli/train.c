@@ -1,0 +1,164 @@
+/* focal train: what its arguments are, a run file, the folder of a run, or texts. */
+#include "train.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "model_file.h"
+
+enum { PATH_BYTES = 4096, ASSIGNMENT_BYTES = 2 * PATH_BYTES };
+
+#define RUN_FILE_END ".conf"
+
+static bool is_run_file(const char *path)
+{
+    const size_t length = strlen(path), end = strlen(RUN_FILE_END);
+    return length > end && strcmp(path + length - end, RUN_FILE_END) == 0;
+}
+
+/* DIR/run.conf of an argument that is the folder of a run; false: it is none. */
+static bool find_run_file(const char *folder, char path[PATH_BYTES])
+{
+    struct stat info;
+    return snprintf(path, PATH_BYTES, "%s/run.conf", folder) < PATH_BYTES &&
+           stat(path, &info) == 0 && S_ISREG(info.st_mode);
+}
+
+static int print_keys(void)
+{
+    char help[FOCAL_RUN_VALUE];
+    for (int32_t n = 0; n < focal_run_key_count(); n++) {
+        focal_run_key_help(n, help);
+        printf("%s", help);
+    }
+    return CLI_DONE;
+}
+
+/* --from: start.from, a path or a pulled name. */
+static int set_from(focal_ctx *ctx, focal_run *run, const char *name)
+{
+    char path[CLI_PATH_BYTES], assignment[ASSIGNMENT_BYTES] = "start.from=\"";
+    const int code = cli_model_path(name, path, sizeof path);
+    if (code != CLI_DONE) return code;
+    size_t used = strlen(assignment);
+    for (const char *at = path; *at && used < sizeof assignment - 3; at++) {
+        if (*at == '"' || *at == '\\') assignment[used++] = '\\';
+        assignment[used++] = *at;
+    }
+    assignment[used++] = '"';
+    assignment[used] = '\0';
+    const focal_status status = focal_run_set(run, assignment);
+    return status == FOCAL_OK ? CLI_DONE : cli_fail_ctx(ctx, status);
+}
+
+static int read_settings(focal_ctx *ctx, focal_run *run, const char *path, const char *from,
+                         const train_request *request)
+{
+    focal_status status = focal_run_read(run, path);
+    if (status == FOCAL_OK && from) {
+        const int code = set_from(ctx, run, from);
+        if (code != CLI_DONE) return code;
+    }
+    if (status == FOCAL_OK && request->minutes > 0.0) {
+        char assignment[64];
+        (void)snprintf(assignment, sizeof assignment, "schedule.minutes=%.9g", request->minutes);
+        status = focal_run_set(run, assignment);
+    }
+    for (int32_t n = 0; n < request->sets.count && status == FOCAL_OK; n++)
+        status = focal_run_set(run, request->sets.items[n]);
+    if (status == FOCAL_OK) status = focal_run_resolve(run);
+    return status == FOCAL_OK ? CLI_DONE : cli_fail_ctx(ctx, status);
+}
+
+static int train_from_file(const char *path, const char *from, const train_request *request)
+{
+    focal_ctx *ctx = NULL;
+    focal_run *run = NULL;
+    int code = cli_open_ctx(request->threads, NULL, &ctx);
+    if (code != CLI_DONE) return code;
+    const focal_status status = focal_run_new(ctx, &run);
+    code = status == FOCAL_OK ? read_settings(ctx, run, path, from, request)
+                              : cli_fail_ctx(ctx, status);
+    if (code == CLI_DONE) code = train_run(ctx, run, request);
+    focal_run_free(run);
+    focal_ctx_close(ctx);
+    return code;
+}
+
+static int start(train_request *request, const char *from)
+{
+    const char *first = request->texts.items[0];
+    char path[PATH_BYTES];
+    const bool is_one = request->texts.count == 1;
+    if (is_one && find_run_file(first, path)) {
+        if (request->out || from || request->vocab > 0)
+            return cli_wrong("train: %s is the folder of a run, which goes on as it began: no -o, "
+                             "--from or --vocab",
+                             first);
+        request->out = first;
+        return train_from_file(path, NULL, request);
+    }
+    if (!request->out)
+        return cli_wrong("train: -o DIR says where the run goes; see focal train --help");
+    if (is_one && is_run_file(first)) {
+        if (request->vocab > 0)
+            return cli_wrong("train: --vocab is for texts: a run file names shards");
+        return train_from_file(first, from, request);
+    }
+    return train_from_texts(request);
+}
+
+#define ABOUT                                                                                      \
+    "Trains a model as a run file says, on the shards that focal tokenize wrote. The folder "      \
+    "gets\n"                                                                                       \
+    "settings, logs, checkpoints and at the end the model. A run that was stopped or killed "      \
+    "goes\n"                                                                                       \
+    "on when the same command, or focal train DIR, is given again. Ctrl-C saves and ends."
+
+int cli_train(int argc, char **argv)
+{
+    static train_request request; /* its lists are long */
+    const char *from = NULL;
+    int64_t vocab = 0;
+    bool shows_keys = false;
+    const cli_option options[] = {
+        {"output", 'o', CLI_TEXT, &request.out, "DIR", "folder of the run", 0, 0, NULL, NULL},
+        {"set", 0, CLI_TEXTS, &request.sets, "KEY=VALUE", "over what the run file says", 0, 0, NULL,
+         NULL},
+        {"from", 0, CLI_TEXT, &from, "MODEL", "continue this model (start.from)", 0, 0, NULL, NULL},
+        {"minutes", 0, CLI_NUMBER, &request.minutes, "X", "time of the run (schedule.minutes)",
+         0.001, 1e6, NULL, NULL},
+        {"vocab", 0, CLI_INT, &vocab, "N", "of texts: tokens of the tokenizer", 257, 1 << 20, NULL,
+         NULL},
+        {"keys", 0, CLI_FLAG, &shows_keys, NULL, "list the keys of run files", 0, 0, NULL, NULL},
+        {"quiet", 'q', CLI_FLAG, &request.is_quiet, NULL, "only what goes wrong", 0, 0, NULL, NULL},
+        {"json", 0, CLI_FLAG, &request.is_json, NULL, "summary.json on standard output", 0, 0, NULL,
+         NULL},
+        cli_threads_option(&request.threads),
+    };
+    const cli_usage usage = {
+        .command = "focal train",
+        .about = ABOUT,
+        .examples = "  focal tokenize --train --vocab 8192 books/*.txt -o tokenizer.json\n"
+                    "  focal tokenize -m tokenizer.json books/*.txt -o shards\n"
+                    "  focal train run.conf -o out --set data.shards=shards --set model.layers=4\n"
+                    "  focal train out\n"
+                    "  focal train run.conf -o adapted --from smollm2 --set "
+                    "temperature.value=0.7\n"
+                    "  focal train --keys\n",
+        .arguments = "(RUN.conf | DIR)",
+        .taken = &request.texts,
+        .most = CLI_MAX_TEXTS,
+        .options = options,
+        .option_count = CLI_COUNT(options),
+    };
+    request = (train_request){0};
+    const int code = cli_parse(&usage, argc, argv);
+    if (code >= 0) return code;
+    if (shows_keys) return print_keys();
+    if (request.texts.count == 0)
+        return cli_wrong("train: a run file, or the folder of a run; see focal train --help");
+    request.vocab = (int32_t)vocab;
+    return start(&request, from);
+}

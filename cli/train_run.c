@@ -1,0 +1,166 @@
+/* A training run as people see it: a line that keeps up with it, a plain one now and then where
+ * there is no terminal, and at the end where the model is. Signals save and end it. */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "focal/bench.h"
+#include "json_text.h"
+#include "measure.h"
+#include "model_file.h"
+#include "train.h"
+
+enum { PEAK_SAMPLES = 5, PATH_BYTES = 4096, SENTENCE_BYTES = 1024, SUMMARY_BYTES = 4096 };
+
+static const double line_seconds = 0.1;   /* between lines on a terminal */
+static const double plain_seconds = 10.0; /* and elsewhere */
+
+/* The signal that asked for the end; 0: none. */
+static volatile sig_atomic_t asked;
+
+static void on_signal(int number)
+{
+    asked = number;
+}
+
+typedef struct display {
+    bool is_quiet, is_terminal;
+    double last;               /* when a line was last shown */
+    char note[SENTENCE_BYTES]; /* the last one */
+} display;
+
+static void show_step(void *user, const focal_train_step *step)
+{
+    display *d = user;
+    const double now = measure_now();
+    char line[FOCAL_TRAIN_LINE];
+    if (d->is_quiet || now - d->last < (d->is_terminal ? line_seconds : plain_seconds)) return;
+    d->last = now;
+    focal_train_line(step, line);
+    if (d->is_terminal)
+        cli_progress("%s", line);
+    else
+        (void)fprintf(stderr, "%s\n", line);
+}
+
+static void show_validation(void *user, int64_t step, double loss)
+{
+    const display *d = user;
+    if (d->is_quiet) return;
+    cli_progress("%s", "");
+    (void)fprintf(stderr, "step %lld  validation %.4f\n", (long long)step, loss);
+}
+
+static void show_sample(void *user, int64_t step, const char *text)
+{
+    const display *d = user;
+    if (d->is_quiet) return;
+    cli_progress("%s", "");
+    (void)fprintf(stderr, "step %lld  %s\n", (long long)step, text);
+}
+
+static void show_note(void *user, const char *sentence)
+{
+    display *d = user;
+    (void)snprintf(d->note, sizeof d->note, "%s", sentence);
+    if (d->is_quiet) return;
+    cli_progress("%s", "");
+    (void)fprintf(stderr, "%s\n", sentence);
+}
+
+static bool must_stop(void *user)
+{
+    (void)user;
+    return asked != 0;
+}
+
+/* Operations a second that the machine reaches now, the median of a few short samples; 0 where it
+ * cannot be told. */
+static double find_peak(focal_ctx *ctx, const focal_run *run)
+{
+    char precision[FOCAL_RUN_VALUE];
+    measure_samples samples = {0};
+    double peak = 0.0, gflops = 0.0;
+    if (focal_run_get(run, "precision", precision) != FOCAL_OK) return 0.0;
+    const focal_dtype dtype = strcmp(precision, "f32") == 0 ? FOCAL_F32 : FOCAL_BF16;
+    for (int n = 0; n < PEAK_SAMPLES; n++)
+        if (focal_bench_peak(ctx, dtype, &gflops) != FOCAL_OK || !measure_add(&samples, gflops))
+            break;
+    if (samples.count > 0) peak = 1e9 * measure_median(&samples);
+    measure_free(&samples);
+    return peak;
+}
+
+static bool has_file(const char *folder, const char *name)
+{
+    char path[PATH_BYTES];
+    return snprintf(path, sizeof path, "%s/%s", folder, name) < PATH_BYTES &&
+           access(path, F_OK) == 0;
+}
+
+static int print_summary(const char *folder)
+{
+    char path[PATH_BYTES];
+    size_t bytes = 0;
+    (void)snprintf(path, sizeof path, "%s/summary.json", folder);
+    char *text = cli_read_text(path, SUMMARY_BYTES, &bytes);
+    if (!text) return CLI_FAILED;
+    (void)fwrite(text, 1, bytes, stdout);
+    free(text);
+    return CLI_DONE;
+}
+
+/* What there is now, and what to do with it. */
+static void print_end(const train_request *request, const focal_train_result *r)
+{
+    const char *out = request->out;
+    printf("%s after %lld steps, %lld tokens: loss %.4f",
+           r->end == FOCAL_TRAIN_FINISHED ? "finished" : "stopped", (long long)r->step,
+           (long long)r->tokens, r->loss);
+    if (r->valid_loss == r->valid_loss) printf(", validation %.4f", r->valid_loss);
+    printf("\n");
+    if (r->end == FOCAL_TRAIN_STOPPED) printf("goes on with: focal train %s\n", out);
+    if (has_file(out, "model/tokenizer.json"))
+        printf("the model writes with: focal generate -m %s/model 'Once upon a time'\n", out);
+    else if (has_file(out, "model/config.json"))
+        printf("the model is %s/model\n", out);
+}
+
+static int end_run(focal_ctx *ctx, focal_status status, const train_request *request,
+                   const focal_train_result *result, const display *d)
+{
+    int code = CLI_DONE;
+    if (status != FOCAL_OK) return cli_fail_ctx(ctx, status);
+    if (result->end == FOCAL_TRAIN_SPIKED)
+        code = cli_fail("%s; `focal train %s --set on_spike=skip` leaves such steps out",
+                        d->is_quiet ? d->note : "the state before it is saved", request->out);
+    else if (result->end == FOCAL_TRAIN_STOPPED)
+        code = 128 + (int)asked;
+    if (request->is_json) {
+        const int printed = print_summary(request->out);
+        if (code == CLI_DONE) code = printed;
+    } else if (result->end != FOCAL_TRAIN_SPIKED && !request->is_quiet) {
+        print_end(request, result);
+    }
+    return code;
+}
+
+int train_run(focal_ctx *ctx, focal_run *run, const train_request *request)
+{
+    display d = {.is_quiet = request->is_quiet, .is_terminal = isatty(STDERR_FILENO) == 1};
+    const focal_train_watch watch = {.user = &d,
+                                     .on_step = show_step,
+                                     .on_validation = show_validation,
+                                     .on_sample = show_sample,
+                                     .on_note = show_note,
+                                     .must_stop = must_stop};
+    focal_train_result result = {0};
+    (void)signal(SIGINT, on_signal);
+    (void)signal(SIGTERM, on_signal);
+    const double peak = request->is_quiet ? 0.0 : find_peak(ctx, run);
+    const focal_status status = focal_train(ctx, run, request->out, peak, &watch, &result);
+    cli_progress("%s", "");
+    return end_run(ctx, status, request, &result, &d);
+}

@@ -1,0 +1,410 @@
+/* The training loop: steps, and between them what is due: validation, samples, checkpoints. All of
+ * that happens at the top of the loop, so that a run which resumes behind a step does what is still
+ * due there, and nothing twice. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/ctx.h"
+#include "base/error.h"
+#include "base/sizes.h"
+#include "train/journal.h"
+#include "train/pace.h"
+#include "train/progress.h"
+#include "train/result.h"
+#include "train/run.h"
+#include "train/samples.h"
+#include "train/state.h"
+#include "train/step_cost.h"
+#include "train/validate.h"
+
+/* A session of a run. */
+typedef struct session {
+    focal_ctx *ctx;
+    foci_run run; /* resolved */
+    double peak_flops;
+    foci_run_folder folder;
+    foci_start start;
+    foci_optimiser *optimiser;
+    foci_pace pace;
+    foci_order order;
+    foci_validation validation;
+    foci_feed feed;
+    foci_state state;
+    foci_journal journal;
+    int64_t first_step, saved_step; /* of this session; of the last checkpoint, -1: none */
+    double before, began;           /* seconds of earlier sessions; the clock at the start */
+    double flops_per_second, tokens_per_second; /* of the last steps, smoothed */
+    bool has_samples;
+    focal_train_end end;
+} session;
+
+static double clock_now(void)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+/* Seconds of all sessions. */
+static double seconds_now(const session *s)
+{
+    return s->before + (clock_now() - s->began);
+}
+
+static int32_t pass_windows(const foci_run *run)
+{
+    return (int32_t)(run->data.batch / run->data.accumulation);
+}
+
+/* ---- Opening ---- */
+
+/* A path that means the same wherever the run goes on. One that is not there stays as it is: who
+ * opens it will say so. */
+static void make_absolute(char path[FOCI_RUN_TEXT])
+{
+    char *whole = path[0] != '\0' ? realpath(path, NULL) : NULL;
+    if (whole && strlen(whole) < FOCI_RUN_TEXT) {
+        memset(path, 0, FOCI_RUN_TEXT);
+        memcpy(path, whole, strlen(whole));
+    }
+    free(whole);
+}
+
+static focal_status check_sizes(const session *s)
+{
+    const int64_t rows = pass_windows(&s->run) * s->run.data.length;
+    if (rows <= FOCI_MAX_CONTEXT) return FOCAL_OK;
+    return foci_fail(s->ctx, FOCAL_EINVAL,
+                     "run: a pass of %d windows of %lld tokens, at most %d tokens: raise "
+                     "data.accumulation",
+                     pass_windows(&s->run), (long long)s->run.data.length, FOCI_MAX_CONTEXT);
+}
+
+static focal_status open_order(session *s)
+{
+    const foci_run *run = &s->run;
+    int64_t border = 0;
+    FOCAL_TRY(foci_order_split(s->ctx, &s->start.tokens, run->data.valid_share, &border));
+    s->order = (foci_order){.tokens = &s->start.tokens,
+                            .end = border,
+                            .length = (int32_t)run->data.length,
+                            .seed = (uint64_t)run->seed,
+                            .is_shuffled = true,
+                            .crosses_documents = run->data.cross_documents};
+    FOCAL_TRY(foci_order_check(s->ctx, &s->order));
+    FOCAL_TRY(foci_validation_plan(s->ctx, &s->order, border, run->validation.tokens,
+                                   pass_windows(run), &s->validation));
+    return foci_feed_open(s->ctx, run->data.batch, (int32_t)run->data.length, &s->feed);
+}
+
+static focal_status open_optimiser(session *s)
+{
+    const foci_run *run = &s->run;
+    const foci_optimiser_options options = {.has_muon = run->optimiser.kind == FOCI_RUN_MUON,
+                                            .beta1 = run->optimiser.beta1,
+                                            .beta2 = run->optimiser.beta2,
+                                            .epsilon = run->optimiser.eps,
+                                            .momentum = run->optimiser.momentum,
+                                            .decay = run->optimiser.decay,
+                                            .clip = run->optimiser.clip};
+    return foci_optimiser_new(s->start.trainable, &options, &s->optimiser);
+}
+
+/* The state of the newest checkpoint, or that of the beginning. */
+static focal_status resume(session *s)
+{
+    char note[FOCI_CHECKPOINT_NOTE];
+    bool is_found = false;
+    s->state = foci_state_first(&s->start.info);
+    s->saved_step = -1;
+    FOCAL_TRY(foci_state_load(s->optimiser, &s->state, s->folder.checkpoints, &is_found, note));
+    if (note[0] != '\0') foci_journal_note(&s->journal, "passed over: %s", note);
+    if (is_found) {
+        s->saved_step = s->state.step;
+        foci_journal_note(&s->journal, "resumed at step %lld", (long long)s->state.step);
+    }
+    s->first_step = s->state.step;
+    s->before = s->state.seconds;
+    s->began = clock_now();
+    return FOCAL_OK;
+}
+
+static focal_status open_samples(session *s)
+{
+    s->has_samples = s->run.samples.every > 0;
+    if (!s->has_samples) return FOCAL_OK;
+    const char *obstacle = foci_sample_obstacle(s->start.trainable);
+    if (obstacle) {
+        foci_journal_note(&s->journal, "%s", obstacle);
+        s->has_samples = false;
+        return FOCAL_OK;
+    }
+    return foci_sample_check(s->start.trainable, &s->run);
+}
+
+static focal_status open_session(session *s, const char *folder)
+{
+    FOCAL_TRY(foci_run_resolve(s->ctx, &s->run));
+    FOCAL_TRY(check_sizes(s));
+    make_absolute(s->run.data.shards);
+    make_absolute(s->run.start.from);
+    FOCAL_TRY(foci_pace_open(s->ctx, &s->run, &s->pace));
+    FOCAL_TRY(foci_start_open(s->ctx, &s->run, &s->start));
+    FOCAL_TRY(open_order(s));
+    FOCAL_TRY(open_samples(s));
+    FOCAL_TRY(open_optimiser(s));
+    /* What is wrong with the settings is known by now: only a run that can begin leaves a folder.
+     */
+    FOCAL_TRY(foci_run_folder_open(s->ctx, folder, &s->folder));
+    FOCAL_TRY(foci_run_folder_settle(&s->folder, &s->run));
+    if (s->start.note[0] != '\0') foci_journal_note(&s->journal, "%s", s->start.note);
+    return resume(s);
+}
+
+static void close_session(session *s)
+{
+    foci_journal_close(&s->journal);
+    foci_feed_close(&s->feed);
+    foci_optimiser_free(s->optimiser);
+    foci_start_close(&s->start);
+    foci_run_folder_close(&s->folder);
+}
+
+/* ---- What is due between steps ---- */
+
+static bool is_due(int64_t every, int64_t step)
+{
+    return every > 0 && step > 0 && step % every == 0;
+}
+
+static focal_status save(session *s)
+{
+    const foci_checkpoint_policy policy = {s->run.checkpoint.keep, s->run.checkpoint.keep_every};
+    if (s->saved_step == s->state.step) return FOCAL_OK;
+    s->state.seconds = seconds_now(s);
+    FOCAL_TRY(foci_journal_sync(&s->journal));
+    FOCAL_TRY(foci_state_save(s->optimiser, &s->state, s->folder.checkpoints, &policy));
+    s->saved_step = s->state.step;
+    return FOCAL_OK;
+}
+
+static focal_status validate(session *s, bool *is_stopped)
+{
+    foci_batch_loss loss;
+    FOCAL_TRY(foci_validate(s->start.trainable, &s->validation, &s->feed, foci_journal_must_stop,
+                            &s->journal, &loss, is_stopped));
+    if (*is_stopped) return FOCAL_OK;
+    s->state.valid_step = s->state.step;
+    if (loss.targets == 0) return FOCAL_OK;
+    s->state.valid_loss = loss.nll / (double)loss.targets;
+    return foci_journal_validation(&s->journal, s->state.step, s->state.valid_loss, loss.targets,
+                                   s->state.tokens);
+}
+
+static focal_status sample(session *s)
+{
+    focal_buffer text = {0};
+    focal_status status = foci_sample(s->start.trainable, &s->run, s->state.step, &text);
+    if (status == FOCAL_OK) status = foci_journal_sample(&s->journal, s->state.step, text.data);
+    if (status == FOCAL_OK) s->state.sampled_step = s->state.step;
+    focal_buffer_free(s->ctx, &text);
+    return status;
+}
+
+/* *is_over: the session ends here, as s->end says. */
+static focal_status between_steps(session *s, bool *is_over)
+{
+    const int64_t step = s->state.step;
+    const bool is_last = foci_pace_is_over(&s->pace, step, seconds_now(s));
+    bool is_stopped = false;
+    if (s->validation.windows > 0 && s->state.valid_step != step && step > 0 &&
+        (is_last || is_due(s->run.validation.every, step)))
+        FOCAL_TRY(validate(s, &is_stopped));
+    if (s->has_samples && s->state.sampled_step != step && step > 0 && !is_stopped &&
+        (is_last || is_due(s->run.samples.every, step)))
+        FOCAL_TRY(sample(s));
+    if (!is_last && !is_stopped) is_stopped = foci_journal_must_stop(&s->journal);
+    *is_over = is_last || is_stopped;
+    s->end = is_stopped ? FOCAL_TRAIN_STOPPED : FOCAL_TRAIN_FINISHED;
+    if (*is_over || is_due(s->run.checkpoint.every, step)) return save(s);
+    return FOCAL_OK;
+}
+
+/* ---- A step ---- */
+
+/* Pairs of tokens that attention sees in a layer without a window. */
+static double count_pairs(const foci_batch *batch)
+{
+    double pairs = 0.0;
+    for (int32_t n = 0; n < batch->span_count; n++)
+        pairs += 0.5 * batch->spans[n].count * (batch->spans[n].count + 1.0);
+    return pairs;
+}
+
+/* The gradient of the whole step; *pairs are those of attention. */
+static focal_status find_gradient(session *s, double *loss, double *pairs)
+{
+    const foci_run *run = &s->run;
+    const int32_t windows = pass_windows(run);
+    double nll = 0.0;
+    FOCAL_TRY(foci_feed_read(&s->feed, &s->order, s->state.step * run->data.batch,
+                             (int32_t)run->data.batch));
+    if (s->feed.target_count == 0)
+        return foci_fail(s->ctx, FOCAL_EINVAL,
+                         "data: step %lld has no target, its documents have one token each",
+                         (long long)s->state.step + 1);
+    const foci_backward_options options = {.recompute = (foci_recompute)run->recompute,
+                                           .scale = 1.0 / (double)s->feed.target_count,
+                                           .z = run->optimiser.z_loss};
+    *pairs = 0.0;
+    for (int64_t pass = 0; pass < run->data.accumulation; pass++) {
+        foci_batch_loss part;
+        const foci_batch batch =
+            foci_feed_pass(&s->feed, &s->order, (int32_t)pass * windows, windows);
+        FOCAL_TRY(foci_backward(s->start.trainable, &batch, &options, &part));
+        nll += part.nll;
+        *pairs += count_pairs(&batch);
+    }
+    *loss = nll / (double)s->feed.target_count;
+    return FOCAL_OK;
+}
+
+/* Speeds as people like them: a mean in which older steps count ever less. */
+static void note_speed(session *s, double tokens, double pairs, double seconds)
+{
+    const double newest = s->tokens_per_second > 0.0 ? 0.1 : 1.0;
+    if (!(seconds > 0.0)) return;
+    const double flops = foci_step_flops(s->start.trainable, tokens, pairs);
+    s->tokens_per_second += newest * (tokens / seconds - s->tokens_per_second);
+    s->flops_per_second += newest * (flops / seconds - s->flops_per_second);
+    s->state.step_seconds += seconds;
+}
+
+static focal_status tell_step(session *s, double norm, double rate)
+{
+    const double seconds = seconds_now(s);
+    const foci_progress_clock clock = {.first_step = s->first_step,
+                                       .step = s->state.step,
+                                       .steps = s->pace.steps,
+                                       .before_seconds = s->before,
+                                       .seconds = seconds - s->before,
+                                       .minutes = s->run.schedule.minutes};
+    const focal_train_step told = {
+        .step = s->state.step,
+        .steps = s->pace.steps,
+        .tokens = s->state.tokens,
+        .loss = s->state.loss,
+        .norm = norm,
+        .rate = rate,
+        .tokens_per_second = s->tokens_per_second,
+        .peak_share = s->peak_flops > 0.0 ? s->flops_per_second / s->peak_flops : 0.0,
+        .seconds_left = foci_progress_left(&clock)};
+    return foci_journal_step(&s->journal, &told, seconds);
+}
+
+/* A step that is none: left out, or the end. */
+static focal_status handle_spike(session *s, const char *why, bool *is_over)
+{
+    const long long step = (long long)s->state.step + 1;
+    const bool is_skipped = s->run.on_spike == FOCI_RUN_SPIKE_SKIP;
+    foci_optimiser_skip(s->optimiser);
+    if (is_skipped && s->state.spikes.skips < FOCI_SPIKE_SKIPS) {
+        s->state.spikes.skips++;
+        s->state.step++;
+        return foci_journal_skip(&s->journal, s->state.step, why);
+    }
+    foci_journal_note(&s->journal, "stopped before step %lld: %s%s", step, why,
+                      is_skipped ? ", as many steps before it" : "");
+    s->end = FOCAL_TRAIN_SPIKED;
+    *is_over = true;
+    return save(s);
+}
+
+static focal_status take_step(session *s, bool *is_over)
+{
+    const double begin = clock_now(),
+                 rate = foci_pace_rate(&s->pace, s->state.step, seconds_now(s));
+    const int64_t tokens = s->run.data.batch * s->run.data.length;
+    double loss = 0.0, pairs = 0.0;
+    foci_gradient_norm norm;
+    char why[FOCI_SPIKE_SENTENCE];
+    foci_start_ramp(&s->start, &s->run, s->state.step);
+    FOCAL_TRY(find_gradient(s, &loss, &pairs));
+    FOCAL_TRY(foci_optimiser_norm(s->optimiser, &norm));
+    if (foci_spike_found(&s->state.spikes, loss, &norm, s->run.spike_threshold, why))
+        return handle_spike(s, why, is_over);
+    FOCAL_TRY(foci_optimiser_step(s->optimiser, rate, norm.norm));
+    foci_spike_remember(&s->state.spikes, loss);
+    s->state.step++;
+    s->state.tokens += tokens;
+    s->state.loss = loss;
+    note_speed(s, (double)tokens, pairs, clock_now() - begin);
+    return tell_step(s, norm.norm, rate);
+}
+
+/* ---- The whole ---- */
+
+static focal_train_result result_of(const session *s)
+{
+    return (focal_train_result){.end = s->end,
+                                .step = s->state.step,
+                                .tokens = s->state.tokens,
+                                .loss = s->state.loss,
+                                .valid_loss = s->state.valid_loss,
+                                .seconds = s->state.seconds,
+                                .parameter_count = foci_parameter_count(s->start.trainable)};
+}
+
+static focal_status finish(session *s)
+{
+    static const char *const states[] = {[FOCAL_TRAIN_FINISHED] = "finished",
+                                         [FOCAL_TRAIN_STOPPED] = "stopped",
+                                         [FOCAL_TRAIN_SPIKED] = "spiked"};
+    const double seconds = s->state.step_seconds;
+    const foci_run_summary summary = {.state = states[s->end],
+                                      .result = result_of(s),
+                                      .tokens_per_second =
+                                          seconds > 0.0 ? (double)s->state.tokens / seconds : 0.0};
+    foci_start_ramp(&s->start, &s->run, s->state.step);
+    FOCAL_TRY(foci_write_result(&s->start, s->folder.model));
+    return foci_run_folder_summarise(&s->folder, &summary);
+}
+
+static focal_status run_session(session *s)
+{
+    bool is_over = false;
+    if (foci_pace_is_over(&s->pace, s->state.step, s->state.seconds) &&
+        s->saved_step == s->state.step && foci_run_folder_has_summary(&s->folder))
+        return FOCAL_OK; /* finished before; s->end says so already */
+    foci_run_folder_forget(&s->folder);
+    FOCAL_TRY(foci_journal_open(&s->journal, &s->folder, s->saved_step < 0 ? -1 : s->state.step));
+    for (;;) {
+        FOCAL_TRY(between_steps(s, &is_over));
+        if (is_over) break;
+        FOCAL_TRY(take_step(s, &is_over));
+        if (is_over) break;
+    }
+    return finish(s);
+}
+
+focal_status focal_train(focal_ctx *ctx, const focal_run *run, const char *folder,
+                         double peak_flops, const focal_train_watch *watch,
+                         focal_train_result *result)
+{
+    if (result) *result = (focal_train_result){0};
+    if (!run || !folder || !*folder)
+        return foci_fail(ctx, FOCAL_EINVAL, "train: there must be a run and a folder");
+    session *s = foci_alloc(ctx, 1, sizeof *s); /* settings are long */
+    if (!s) return FOCAL_ENOMEM;
+    *s = (session){.ctx = ctx, .run = run->settings, .peak_flops = peak_flops};
+    s->end = FOCAL_TRAIN_FINISHED;
+    if (watch) s->journal.watch = *watch;
+    focal_status status = open_session(s, folder);
+    if (status == FOCAL_OK) status = run_session(s);
+    if (status == FOCAL_OK && result) *result = result_of(s);
+    close_session(s);
+    foci_free(ctx, s);
+    return status;
+}

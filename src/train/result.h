@@ -1,0 +1,10 @@
+/* What a run leaves: a model that other programs open. */
+#ifndef FOCI_TRAIN_RESULT_H
+#define FOCI_TRAIN_RESULT_H
+
+#include "train/start.h"
+
+/* Writes the model into a folder, in place of what is there. */
+focal_status foci_write_result(const foci_start *start, const char *folder);
+
+#endif /* FOCI_TRAIN_RESULT_H */

@@ -1,0 +1,219 @@
+/* From the settings of a run to data and a model. */
+#include "train/start.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/ctx.h"
+#include "base/error.h"
+#include "base/sizes.h"
+#include "io/file.h"
+#include "text/corpus.h"
+#include "train/shard_tokens.h"
+
+static focal_status open_data(foci_start *s, const foci_run *run)
+{
+    const char *folder = run->data.shards;
+    if (folder[0] == '\0')
+        return foci_fail(s->ctx, FOCAL_EINVAL,
+                         "run: data.shards is not set: the folder that `focal tokenize` wrote");
+    FOCAL_TRY(foci_shards_open(s->ctx, folder, false, &s->shards));
+    s->info = foci_shards_describe(s->shards);
+    s->tokens = foci_shard_tokens(s->shards);
+    s->tokenizer_path = foci_path_join(s->ctx, folder, strlen(folder), "tokenizer.json");
+    if (!s->tokenizer_path) return FOCAL_ENOMEM;
+    if (access(s->tokenizer_path, F_OK) != 0) { /* sets of other programs have none */
+        foci_free(s->ctx, s->tokenizer_path);
+        s->tokenizer_path = NULL;
+    }
+    return FOCAL_OK;
+}
+
+/* The vocabulary must have a row for every id of the data. */
+static focal_status check_vocabulary(const foci_start *s, const foci_run *run, const char *whose,
+                                     int64_t vocabulary)
+{
+    if (vocabulary >= s->info.vocab) return FOCAL_OK;
+    return foci_fail(s->ctx, FOCAL_EINVAL, "run: %s has %lld ids, the shards in %.300s have %d",
+                     whose, (long long)vocabulary, run->data.shards, s->info.vocab);
+}
+
+/* Marks the numbers of a list; *marks stays NULL where it stands for all. */
+static focal_status mark(focal_ctx *ctx, const char *key, const foci_run_list *list, int32_t count,
+                         bool **marks)
+{
+    if (list->count == 0) return FOCAL_OK;
+    const int64_t last = list->values[list->count - 1];
+    if (last >= count)
+        return foci_fail(ctx, FOCAL_EINVAL, "run: '%s' names number %lld, the model's last is %d",
+                         key, (long long)last, count - 1);
+    *marks = foci_alloc(ctx, (size_t)count, sizeof **marks);
+    if (!*marks) return FOCAL_ENOMEM;
+    memset(*marks, 0, (size_t)count * sizeof **marks);
+    for (int64_t n = 0; n < list->count; n++) (*marks)[list->values[n]] = true;
+    return FOCAL_OK;
+}
+
+/* Makes the trainable of a source, or a new one of the configuration. */
+static focal_status make(foci_start *s, const foci_run *run, const foci_config *config,
+                         focal_model *source)
+{
+    static const foci_temperature_kind kinds[] = {[FOCI_RUN_T_CONSTANT] = FOCI_TEMPERATURE_CONSTANT,
+                                                  [FOCI_RUN_T_LEARNED] = FOCI_TEMPERATURE_LEARNED,
+                                                  [FOCI_RUN_T_LEARNED_PAPER] =
+                                                      FOCI_TEMPERATURE_LEARNED_PAPER,
+                                                  [FOCI_RUN_T_PER_HEAD] = FOCI_TEMPERATURE_PER_HEAD,
+                                                  [FOCI_RUN_T_LENGTH] = FOCI_TEMPERATURE_LENGTH};
+    bool *layers = NULL, *heads = NULL;
+    focal_status status =
+        mark(s->ctx, "temperature.layers", &run->temperature.layers, config->L, &layers);
+    if (status == FOCAL_OK)
+        status = mark(s->ctx, "temperature.heads", &run->temperature.heads, config->H, &heads);
+    const float t = (float)run->temperature.value;
+    const foci_temperature_choice choice = {.kind = kinds[run->temperature.kind],
+                                            .t = t,
+                                            .a = t,
+                                            .c = (float)run->temperature.length_c,
+                                            .length = (float)run->temperature.length_n0,
+                                            .layers = layers,
+                                            .heads = heads};
+    const bool has_none = run->temperature.kind == FOCI_RUN_T_CONSTANT && t == 1.0F;
+    const foci_trainable_options options = {
+        .precision = run->precision == FOCI_RUN_F32 ? FOCAL_F32 : FOCAL_BF16,
+        .has_fixed_qk_gains = run->model.qk_norm == FOCI_RUN_QK_PLAIN,
+        .temperature = has_none ? NULL : &choice};
+    if (status == FOCAL_OK)
+        status = source ? foci_trainable_from(source, &options, &s->trainable)
+                        : foci_trainable_new(s->ctx, config, (uint64_t)run->seed, &options,
+                                             &s->trainable);
+    foci_free(s->ctx, layers);
+    foci_free(s->ctx, heads);
+    return status;
+}
+
+static focal_status make_new(foci_start *s, const foci_run *run)
+{
+    const bool is_gpt2 = run->model.family == FOCI_RUN_GPT2;
+    /* A Qwen3 without query-key norm is a Llama. */
+    const char *family = is_gpt2                                  ? "gpt2"
+                         : run->model.qk_norm == FOCI_RUN_QK_NONE ? "llama"
+                                                                  : "qwen3";
+    const int64_t vocabulary = run->model.vocabulary;
+    if (vocabulary > 0) FOCAL_TRY(check_vocabulary(s, run, "model.vocabulary", vocabulary));
+    const foci_shape shape = {.family = foci_family_of_hf(family),
+                              .L = (int32_t)run->model.layers,
+                              .C = (int32_t)run->model.width,
+                              .H = (int32_t)run->model.heads,
+                              .G = (int32_t)run->model.kv_heads,
+                              .D = (int32_t)run->model.head_dim,
+                              .F = (int32_t)run->model.ffn,
+                              .V = vocabulary > 0 ? (int32_t)vocabulary : s->info.vocab,
+                              .context = (int32_t)run->data.length,
+                              .rope_base = run->model.rope_base,
+                              .is_tied = run->model.tied};
+    foci_config config;
+    FOCAL_TRY(foci_config_new(s->ctx, &shape, &config));
+    return make(s, run, &config, NULL);
+}
+
+/* A new base of the rotation, or the context stretched by yarn, before training goes on. */
+static focal_status change_rope(focal_ctx *ctx, const foci_run *run, focal_model *model)
+{
+    foci_config *c = &model->config;
+    const double base = run->start.rope_base, factor = run->start.yarn_factor;
+    if (base <= 0.0 && factor <= 1.0) return FOCAL_OK;
+    if (c->has_positions)
+        return foci_fail(ctx, FOCAL_EINVAL,
+                         "run: start.rope_base and start.yarn_factor say how rotations change, "
+                         "%.300s has learned positions",
+                         run->start.from);
+    if (base > 0.0) c->rope.base = base;
+    if (factor > 1.0) {
+        if (c->rope.kind != FOCI_ROPE_PLAIN)
+            return foci_fail(ctx, FOCAL_EINVAL,
+                             "run: start.yarn_factor is %g, the context of %.300s is stretched "
+                             "already",
+                             factor, run->start.from);
+        c->rope.kind = FOCI_ROPE_YARN;
+        c->rope.factor = factor;
+        c->rope.original_context = c->context;
+        const double context = factor * c->context;
+        c->context = context < FOCI_MAX_CONTEXT ? (int32_t)context : FOCI_MAX_CONTEXT;
+    }
+    return foci_rope_table(ctx, &c->rope, model->inv_freq[0], &model->rope_scale[0]);
+}
+
+static focal_status make_from(foci_start *s, const foci_run *run, focal_model *source)
+{
+    foci_config *c = &source->config;
+    const focal_tokenizer *tokenizer = focal_model_tokenizer(source);
+    FOCAL_TRY(check_vocabulary(s, run, run->start.from, c->V));
+    if (run->model.qk_norm == FOCI_RUN_QK_NONE && c->qk_norm != FOCI_QK_NONE)
+        return foci_fail(s->ctx, FOCAL_EINVAL,
+                         "run: model.qk_norm is none, %.300s has a norm of queries and keys: plain "
+                         "leaves its gains as they are, gain trains them",
+                         run->start.from);
+    FOCAL_TRY(change_rope(s->ctx, run, source));
+    if (c->has_positions && run->data.length > c->context)
+        return foci_fail(s->ctx, FOCAL_EINVAL,
+                         "run: data.length is %lld, %.300s has %d learned positions",
+                         (long long)run->data.length, run->start.from, c->context);
+    c->context = (int32_t)foci_max64(c->context, run->data.length);
+    if (tokenizer && foci_tokenizer_fingerprint(tokenizer) != s->info.fingerprint)
+        (void)snprintf(s->note, sizeof s->note,
+                       "the shards were made with another tokenizer than that of %.300s",
+                       run->start.from);
+    return make(s, run, c, source);
+}
+
+static focal_status continue_model(foci_start *s, const foci_run *run)
+{
+    focal_model *source = NULL;
+    FOCAL_TRY(focal_model_open(s->ctx, run->start.from, NULL, &source));
+    const focal_status status = make_from(s, run, source);
+    focal_model_close(source);
+    return status;
+}
+
+/* What samples are written with. */
+static focal_status open_tokenizer(foci_start *s)
+{
+    focal_model *model = s->trainable->model;
+    if (!s->tokenizer_path) return FOCAL_OK;
+    FOCAL_TRY(focal_tokenizer_open(s->ctx, s->tokenizer_path, &model->tokenizer));
+    const int32_t size = focal_tokenizer_size(model->tokenizer);
+    if (size <= model->config.V) return FOCAL_OK;
+    return foci_fail(s->ctx, FOCAL_EFORMAT, "%s: a tokenizer of %d ids, the model has %d",
+                     s->tokenizer_path, size, model->config.V);
+}
+
+focal_status foci_start_open(focal_ctx *ctx, const foci_run *run, foci_start *start)
+{
+    *start = (foci_start){.ctx = ctx};
+    focal_status status = open_data(start, run);
+    if (status == FOCAL_OK)
+        status = run->start.from[0] != '\0' ? continue_model(start, run) : make_new(start, run);
+    if (status == FOCAL_OK) status = open_tokenizer(start);
+    if (status != FOCAL_OK) foci_start_close(start);
+    return status;
+}
+
+void foci_start_close(foci_start *start)
+{
+    if (!start->ctx) return;
+    foci_trainable_free(start->trainable);
+    foci_shards_close(start->shards);
+    foci_free(start->ctx, start->tokenizer_path);
+    *start = (foci_start){0};
+}
+
+void foci_start_ramp(const foci_start *start, const foci_run *run, int64_t step)
+{
+    const int64_t steps = run->start.ramp_steps;
+    if (steps == 0) return;
+    const double part = (double)foci_min64(step, steps) / (double)steps;
+    const foci_trainable *t = start->trainable;
+    for (int32_t n = 0; n < t->model->config.L; n++)
+        t->temperatures[n].t = (float)(1.0 + part * (run->temperature.value - 1.0));
+}

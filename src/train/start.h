@@ -1,0 +1,31 @@
+/* What a run begins with: its data, and a model that is new or continues another. */
+#ifndef FOCI_TRAIN_START_H
+#define FOCI_TRAIN_START_H
+
+#include "io/shards.h"
+#include "model/trainable.h"
+#include "train/order.h"
+#include "train/run_file.h"
+
+enum { FOCI_START_NOTE = 512 };
+
+typedef struct foci_start {
+    focal_ctx *ctx;
+    foci_shards *shards;
+    foci_shards_info info;
+    foci_tokens tokens;
+    char *tokenizer_path;       /* SHARDS/tokenizer.json; NULL: there is none */
+    foci_trainable *trainable;  /* its model has that tokenizer */
+    char note[FOCI_START_NOTE]; /* a sentence about what looks odd, or "" */
+} foci_start;
+
+/* Opens the shards and makes the model of a resolved run. FOCAL_EINVAL where settings do not go
+ * together with data or model, or what opening them fails with; *start is then empty. */
+focal_status foci_start_open(focal_ctx *ctx, const foci_run *run, foci_start *start);
+void foci_start_close(foci_start *start); /* an empty one is fine */
+
+/* The temperature of a step, counted from 0, while it goes from 1 to its value
+ * (start.ramp_steps). */
+void foci_start_ramp(const foci_start *start, const foci_run *run, int64_t step);
+
+#endif /* FOCI_TRAIN_START_H */

@@ -1,0 +1,22 @@
+/* Operations of a step, counted by the shapes. */
+#include "train/step_cost.h"
+
+int64_t foci_parameter_count(const foci_trainable *trainable)
+{
+    int64_t count = 0;
+    for (int32_t n = 0; n < trainable->param_count; n++)
+        count += trainable->params[n].rows * trainable->params[n].cols;
+    return count;
+}
+
+double foci_step_flops(const foci_trainable *trainable, double tokens, double pairs)
+{
+    const foci_config *c = &trainable->model->config;
+    double products = (double)c->V * c->C;
+    for (int32_t n = 0; n < trainable->param_count; n++) {
+        const foci_param *param = &trainable->params[n];
+        if (param->is_matrix && param->is_in_layer)
+            products += (double)param->rows * (double)param->cols;
+    }
+    return 6.0 * tokens * products + 14.0 * c->D * c->H * c->L * pairs;
+}
