@@ -22,9 +22,9 @@ typedef struct copy_options {
 
 /* The texts as ids. */
 typedef struct copy_texts {
-    focal_ids ids[CLI_MAX_LIST];
-    focal_copy_text texts[CLI_MAX_LIST];
-    int32_t count;
+    focal_ids *ids;         /* (room) */
+    focal_copy_text *texts; /* (room) */
+    int32_t count, room;
 } copy_texts;
 
 static bool on_sequence(void *user, int64_t done, int64_t count, double accuracy)
@@ -39,8 +39,6 @@ static int read_text(focal_ctx *ctx, const focal_tokenizer *tokenizer, const cha
                      copy_texts *texts)
 {
     size_t bytes = 0;
-    if (texts->count == CLI_MAX_LIST)
-        return cli_wrong("eval copy: more than %d texts", CLI_MAX_LIST);
     char *text = cli_read_text(path, CLI_TEXT_BYTES, &bytes);
     if (!text) return CLI_FAILED;
     focal_ids *ids = &texts->ids[texts->count];
@@ -56,6 +54,10 @@ static int read_texts(focal_ctx *ctx, const focal_tokenizer *tokenizer, const co
                       copy_texts *texts)
 {
     int code = CLI_DONE;
+    texts->room = o->files.count + o->more.count;
+    texts->ids = calloc((size_t)texts->room, sizeof *texts->ids);
+    texts->texts = calloc((size_t)texts->room, sizeof *texts->texts);
+    if (!texts->ids || !texts->texts) return cli_fail("no memory for %d texts", texts->room);
     for (int32_t n = 0; code == CLI_DONE && n < o->files.count; n++)
         code = read_text(ctx, tokenizer, o->files.items[n], texts);
     for (int32_t n = 0; code == CLI_DONE && n < o->more.count; n++)
@@ -169,7 +171,9 @@ static int run(const copy_options *o)
     if (code == CLI_DONE)
         code =
             o->write ? write_documents(ctx, tokenizer, o, &texts) : measure(ctx, model, o, &texts);
-    for (int32_t n = 0; n < CLI_MAX_LIST; n++) focal_ids_free(ctx, &texts.ids[n]);
+    for (int32_t n = 0; texts.ids && n < texts.room; n++) focal_ids_free(ctx, &texts.ids[n]);
+    free(texts.ids);
+    free(texts.texts);
     focal_tokenizer_free(own);
     focal_model_close(model);
     focal_ctx_close(ctx);
@@ -221,7 +225,7 @@ int cli_eval_copy(int argc, char **argv)
             "  focal eval copy -m tokenizer.json books/*.txt --write copy.jsonl --lengths 384\n",
         .arguments = "[FILES...]",
         .taken = &o.more,
-        .most = CLI_MAX_LIST,
+        .most = CLI_MAX_TEXTS,
         .options = options,
         .option_count = CLI_COUNT(options),
         .rules = rules,
