@@ -95,6 +95,7 @@ static void print_lines(const focal_model *model, const focal_model_info *info)
     if (info->window_layers > 0)
         printf("%-12s %d keys before the own one, in %d of %d layers\n", "window", info->window,
                info->window_layers, info->L);
+    print_text_line("temperature", info->temperature);
     print_tokenizer(focal_model_tokenizer(model));
     printf("%-12s %s\n", "chat", focal_model_template(model, NULL) ? "has a template" : "no");
     printf("%-12s %s\n", "precision", focal_dtype_name(info->precision));
@@ -130,6 +131,7 @@ static void print_json(const focal_model *model, const focal_model_info *info)
     json_field("family", info->family);
     json_field("name", info->name);
     json_field("licence", info->licence);
+    if (*info->temperature) json_field("temperature", info->temperature);
     printf("\"layers\": %d, \"width\": %d, \"heads\": %d, \"kv_heads\": %d, \"head_width\": %d, "
            "\"hidden\": %d, \"vocabulary\": %d, \"context\": %d, \"window\": %d, "
            "\"window_layers\": %d, \"is_tied\": %s, ",

@@ -57,7 +57,9 @@ typedef struct focal_model_info {
     int32_t context; /* tokens that the model was made for */
     int32_t window;  /* keys before the own one in windowed layers; 0: no such layers */
     int32_t window_layers;
-    bool is_tied; /* the head is the embedding */
+    const char *temperature; /* of attention: "learned", "constant, t 0.4, in 3 of 8 heads", ...; ""
+                                is 1, and any that is part of the weights */
+    bool is_tied;            /* the head is the embedding */
     focal_dtype precision;
     int64_t parameter_count;
     int64_t weight_bytes;   /* in the file */

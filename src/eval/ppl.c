@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/sizes.h"
 #include "focal/eval.h"
+#include "model/model.h"
 
 enum { DEFAULT_BATCH = 1024 };
 
@@ -47,6 +48,8 @@ static focal_status plan(ppl_run *r)
     r->context = a->context == 0 ? focal_model_describe(r->model).context : a->context;
     r->stride = a->stride == 0 ? r->context / 2 : a->stride;
     r->batch = a->batch == 0 ? DEFAULT_BATCH : a->batch;
+    /* A temperature that averages over a text must see all of a window. */
+    if (r->model->config.temperature.kind == FOCI_TEMPERATURE_LEARNED_PAPER) r->batch = r->context;
     r->begin = -1;
     if (!a->ids || count < 2)
         return foci_fail(r->ctx, FOCAL_EINVAL, "ppl: a text of %lld tokens, at least 2",

@@ -9,15 +9,17 @@
 #include "ops/mlp/gate.h"
 #include "ops/norm/norm.h"
 #include "ops/rope/rope.h"
+#include "ops/temperature/temperature.h"
 
 /* What a file may ask for; the product of any three fits an int64_t with room. */
 enum {
     FOCI_MAX_LAYERS = 512,
-    FOCI_MAX_WIDTH = 1 << 16,   /* C, and H * D */
-    FOCI_MAX_HIDDEN = 1 << 20,  /* F */
-    FOCI_MAX_VOCAB = 1 << 22,   /* V */
-    FOCI_MAX_CONTEXT = 1 << 27, /* tokens */
-    FOCI_MAX_ROPE_PAIRS = 128   /* half of attention's widest head */
+    FOCI_MAX_WIDTH = 1 << 16,    /* C, and H * D */
+    FOCI_MAX_HIDDEN = 1 << 20,   /* F */
+    FOCI_MAX_VOCAB = 1 << 22,    /* V */
+    FOCI_MAX_CONTEXT = 1 << 27,  /* tokens */
+    FOCI_MAX_ROPE_PAIRS = 128,   /* half of attention's widest head */
+    FOCI_MAX_LISTED_HEADS = 1024 /* of which some have a temperature and some not */
 };
 
 /* Where a block normalises. */
@@ -34,7 +36,23 @@ typedef enum foci_qk_norm {
     FOCI_QK_PROJECTION /* all heads of a token together */
 } foci_qk_norm;
 
+/* In front of a family's name in files that have a temperature of their own, which other readers
+ * would leave out: they refuse the name. */
+#define FOCI_OWN_HF "focal_"
+#define FOCI_OWN_GGUF "focal-"
+
 typedef struct foci_family foci_family;
+
+/* Which temperature attention has, and where; what is learned of it lies with the weights. */
+typedef struct foci_temperature_config {
+    bool is_there; /* else t = 1 everywhere */
+    foci_temperature_kind kind;
+    float t;                           /* constant, length; what per-head begins with */
+    float c, length;                   /* of kind length */
+    bool has_layers, has_heads;        /* only those listed; else all */
+    bool layers[FOCI_MAX_LAYERS];      /* that have it, with has_layers */
+    bool heads[FOCI_MAX_LISTED_HEADS]; /* that have it, with has_heads */
+} foci_temperature_config;
 
 typedef struct foci_config {
     const foci_family *family;
@@ -58,6 +76,8 @@ typedef struct foci_config {
     foci_rope_config rope, rope_local; /* of global and of windowed layers */
     int32_t window;                    /* keys before the own one, in windowed layers */
     bool is_local[FOCI_MAX_LAYERS];    /* layers with the window */
+
+    foci_temperature_config temperature;
 } foci_config;
 
 /* A row of the table of families: what holds for every model of one. */
@@ -84,6 +104,22 @@ struct foci_family {
 focal_status foci_config_from_gguf(focal_ctx *ctx, const foci_gguf *gguf, foci_config *out);
 focal_status foci_config_from_json(focal_ctx *ctx, const char *what, const foci_json *json,
                                    foci_config *out);
+
+/* "constant", "learned", ..., as run files say it too. */
+const char *foci_temperature_kind_name(foci_temperature_kind kind);
+/* The object focal_temperature of config.json, or the keys PREFIX.attention.temperature.* of GGUF,
+ * for a model whose other sizes are known. Every value is checked. */
+focal_status foci_temperature_from_json(focal_ctx *ctx, const char *what, const foci_json *object,
+                                        foci_config *config);
+focal_status foci_temperature_from_gguf(focal_ctx *ctx, const foci_gguf *gguf, const char *prefix,
+                                        foci_config *config);
+/* Whether layer n has the temperature. */
+bool foci_temperature_reaches(const foci_temperature_config *temperature, int32_t layer);
+/* "constant, t 0.4, in 2 of 8 layers", "" without one. */
+void foci_temperature_describe(const foci_config *config, char *text, size_t bytes);
+/* "0,2,5-7" for messages and files; FOCI_LIST_BYTES hold any list of layers or heads. */
+enum { FOCI_LIST_BYTES = 4096 };
+void foci_temperature_list(const bool *marks, int32_t count, char *text, size_t bytes);
 
 /* What a new model is made of; the family is llama, qwen3 or gpt2. */
 typedef struct foci_shape {

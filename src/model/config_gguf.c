@@ -99,14 +99,22 @@ static double read_real(key_reader *r, const char *name, double fallback)
     return value;
 }
 
-static bool is_known(const char *name, size_t bytes)
+static bool is_known(const char *name, size_t bytes, bool is_own)
 {
+    static const char temperature[] = "attention.temperature.";
+    static const char *const own_keys[] = {"kind", "value", "c", "length", "layers", "heads"};
+    const size_t start = sizeof temperature - 1;
+    for (size_t n = 0; is_own && n < FOCAL_COUNT(own_keys); n++)
+        if (bytes == start + strlen(own_keys[n]) && memcmp(name, temperature, start) == 0 &&
+            memcmp(name + start, own_keys[n], bytes - start) == 0)
+            return true;
     for (size_t n = 0; n < FOCAL_COUNT(known_keys); n++)
         if (strlen(known_keys[n]) == bytes && memcmp(known_keys[n], name, bytes) == 0) return true;
     return false;
 }
 
-static focal_status check_keys(focal_ctx *ctx, const foci_gguf *gguf, const char *prefix)
+static focal_status check_keys(focal_ctx *ctx, const foci_gguf *gguf, const char *prefix,
+                               bool is_own)
 {
     const size_t length = strlen(prefix);
     for (int64_t n = 0; n < foci_gguf_key_count(gguf); n++) {
@@ -114,7 +122,7 @@ static focal_status check_keys(focal_ctx *ctx, const foci_gguf *gguf, const char
         if (key.bytes <= length + 1 || memcmp(key.data, prefix, length) != 0 ||
             key.data[length] != '.')
             continue;
-        if (!is_known(key.data + length + 1, key.bytes - length - 1))
+        if (!is_known(key.data + length + 1, key.bytes - length - 1, is_own))
             return foci_fail(ctx, FOCAL_EUNSUPPORTED,
                              "%s: the key '%.*s' is not understood and might change what the model "
                              "computes",
@@ -205,13 +213,19 @@ focal_status foci_config_from_gguf(focal_ctx *ctx, const foci_gguf *gguf, foci_c
     FOCAL_TRY(foci_gguf_get_text(gguf, "general.architecture", &name));
     if (!name.data)
         return foci_fail(ctx, FOCAL_EFORMAT, "%s: the key 'general.architecture' is missing", path);
-    const foci_family *family = foci_family_of_gguf(name.data, name.bytes);
+    /* A name of focal's own stands in front of all keys, too. */
+    const size_t own = strlen(FOCI_OWN_GGUF);
+    const bool is_own = name.bytes > own && memcmp(name.data, FOCI_OWN_GGUF, own) == 0;
+    const foci_family *family = is_own ? foci_family_of_gguf(name.data + own, name.bytes - own)
+                                       : foci_family_of_gguf(name.data, name.bytes);
     if (!family)
         return foci_fail(ctx, FOCAL_EUNSUPPORTED, "%s: the architecture '%.*s' is not one of %s",
                          path, (int)foci_min64((int64_t)name.bytes, 40), name.data,
                          foci_family_names());
-    FOCAL_TRY(check_keys(ctx, gguf, family->gguf));
-    key_reader r = {ctx, gguf, family->gguf, FOCAL_OK};
+    char prefix[KEY_BYTES];
+    (void)snprintf(prefix, sizeof prefix, "%s%s", is_own ? FOCI_OWN_GGUF : "", family->gguf);
+    FOCAL_TRY(check_keys(ctx, gguf, prefix, is_own));
+    key_reader r = {ctx, gguf, prefix, FOCAL_OK};
     foci_config c = {.family = family,
                      .norm = family->norm,
                      .norm_place = family->norm_place,
@@ -239,6 +253,7 @@ focal_status foci_config_from_gguf(focal_ctx *ctx, const foci_gguf *gguf, foci_c
     if (!c.has_positions) read_rope(&r, &c);
     FOCAL_TRY(r.status);
     FOCAL_TRY(foci_config_check(ctx, path, &c));
+    if (is_own) FOCAL_TRY(foci_temperature_from_gguf(ctx, gguf, prefix, &c));
     *out = c;
     return FOCAL_OK;
 }

@@ -52,6 +52,7 @@ static const char *const read_keys[] = {
     "is_decoder",
     "add_cross_attention",
     "quantization_config",
+    "focal_temperature",
 };
 
 /* Keys that change nothing here: of training, of other programs, of files that speak for
@@ -406,7 +407,15 @@ focal_status foci_config_from_json(focal_ctx *ctx, const char *what, const foci_
         r.json = json = text;
         type = "gemma3_text";
     }
-    const foci_family *family = foci_family_of_hf(type);
+    /* A name of focal's own, and what it stands for, come together. */
+    const size_t own = strlen(FOCI_OWN_HF);
+    const bool is_own = strncmp(type, FOCI_OWN_HF, own) == 0;
+    const foci_json *temperature = either(&r, "focal_temperature", NULL);
+    const foci_family *family = foci_family_of_hf(is_own ? type + own : type);
+    if (family && temperature && !is_own)
+        return foci_fail(ctx, FOCAL_EFORMAT,
+                         "%s: 'focal_temperature' in a model of type %.40s, which has none", what,
+                         type);
     if (!family)
         return foci_fail(ctx, FOCAL_EUNSUPPORTED, "%s: the model type '%.40s' is not one of %s",
                          what, type, foci_family_names());
@@ -443,6 +452,7 @@ focal_status foci_config_from_json(focal_ctx *ctx, const char *what, const foci_
     refuse_variants(&r);
     FOCAL_TRY(r.status);
     FOCAL_TRY(foci_config_check(ctx, what, &c));
+    if (is_own) FOCAL_TRY(foci_temperature_from_json(ctx, what, temperature, &c));
     *out = c;
     return FOCAL_OK;
 }

@@ -50,7 +50,7 @@ static char *copy_name(focal_ctx *ctx, const char *out)
 }
 
 /* Mistral is llama in GGUF; back it goes when it has windows, which llama's own have not. */
-static const foci_family *family_of(const foci_export *e)
+const foci_family *foci_export_family(const foci_export *e)
 {
     const foci_config *c = &e->model->config;
     if (e->to_gguf && !c->family->gguf) return foci_family_of_hf("llama");
@@ -60,7 +60,7 @@ static const foci_family *family_of(const foci_export *e)
     return c->family;
 }
 
-static focal_status write_weights(foci_export *e, const char *folder)
+focal_status foci_export_weights(foci_export *e, const char *folder)
 {
     foci_safetensors_writer *writer = NULL;
     char *path = foci_path_join(e->ctx, folder, strlen(folder), "model.safetensors");
@@ -85,7 +85,7 @@ static focal_status write_folder(foci_export *e, const char *folder)
         FOCAL_TRY(foci_export_copy_files(e->ctx, e->model->path, folder));
     else if (e->model->tokenizer)
         FOCAL_TRY(foci_tokenizer_write_json(e->ctx, e->model->gguf, folder));
-    FOCAL_TRY(write_weights(e, folder));
+    FOCAL_TRY(foci_export_weights(e, folder));
     return foci_export_commit_folder(e->ctx, folder, e->out);
 }
 
@@ -99,12 +99,23 @@ static focal_status export_folder(foci_export *e)
     return status;
 }
 
+void foci_export_release(foci_export *e)
+{
+    foci_free(e->ctx, e->divisors_of_heads);
+    foci_free(e->ctx, e->items);
+    foci_free(e->ctx, e->floats);
+    foci_free(e->ctx, e->expanded);
+    foci_free(e->ctx, e->written);
+    foci_free(e->ctx, e->out);
+}
+
 static focal_status run(foci_export *e, const char *in)
 {
     const focal_model_options options = {.precision = FOCAL_F32, .has_precision = true};
     FOCAL_TRY(foci_export_check_place(e->ctx, in, e->out, e->to_gguf, e->options.replaces));
     FOCAL_TRY(focal_model_open(e->ctx, in, &options, &e->model));
-    e->family = family_of(e);
+    e->family = foci_export_family(e);
+    e->keeps_temperature = e->model->config.temperature.is_there;
     e->result.bytes_before = focal_model_describe(e->model).weight_bytes;
     FOCAL_TRY(foci_export_rope(e));
     FOCAL_TRY(foci_export_plan(e));
@@ -124,11 +135,7 @@ focal_status focal_model_export(focal_ctx *ctx, const char *in, const char *out,
     const focal_status status = e->out ? run(e, in) : FOCAL_ENOMEM;
     if (status == FOCAL_OK && result) *result = e->result;
     focal_model_close(e->model);
-    foci_free(ctx, e->items);
-    foci_free(ctx, e->floats);
-    foci_free(ctx, e->expanded);
-    foci_free(ctx, e->written);
-    foci_free(ctx, e->out);
+    foci_export_release(e);
     foci_free(ctx, e);
     return status;
 }

@@ -20,6 +20,9 @@ typedef struct foci_export_item {
     focal_dtype dtype;     /* of data */
     int64_t rows, columns; /* of data; a bias is rows of one number */
     float offset;          /* added to every number */
+    const float *divisors; /* (H) of the query's heads, before offset is added; NULL: none */
+    int64_t divided;       /* so many outputs are of heads, the rest stays */
+    bool divides_columns;  /* outputs are the columns of data, else its rows */
     bool is_turned;        /* rows are reordered within each head */
     bool is_transposed;    /* columns become rows */
 } foci_export_item;
@@ -34,13 +37,26 @@ typedef struct foci_export {
     const foci_family *family; /* of the result: what is mistral in a directory is llama in GGUF */
     foci_rope_config rope;     /* of the result's global layers; divisors are of a GGUF's tensor */
     float divisors[FOCI_MAX_ROPE_PAIRS];
-    foci_export_item *items; /* (item_count) */
+    bool keeps_temperature;   /* in keys of its own, under a name that others refuse */
+    float *divisors_of_heads; /* (L,H) temperatures that go into the weights; NULL: none do */
+    foci_export_item *items;  /* (item_count) */
     int64_t item_count, item_capacity;
     float *floats;    /* numbers on their way between two types */
     float *expanded;  /* a whole matrix that is to be transposed */
     uint8_t *written; /* the tensor at hand */
     int64_t done_bytes;
 } foci_export;
+
+/* The family of the result. */
+const foci_family *foci_export_family(const foci_export *e);
+
+/* Puts the model's temperature into the weights where that gives the same model, or else lets the
+ * result keep it. */
+focal_status foci_export_fold(foci_export *e);
+/* What the result says of a temperature that it keeps: the object itself, and keys of GGUF. */
+void foci_export_write_temperature(const foci_export *e, foci_writer *file);
+focal_status foci_export_put_temperature(const foci_export *e, foci_gguf_writer *writer,
+                                         const char *prefix);
 
 /* The list of tensors, and memory for the largest. */
 focal_status foci_export_plan(foci_export *e);
@@ -55,6 +71,12 @@ focal_status foci_export_rope(foci_export *e);
 /* Both fail when the model has what the other format cannot say. */
 focal_status foci_export_gguf(foci_export *e);
 focal_status foci_export_config(foci_export *e, const char *folder); /* writes config.json */
+/* Whether config.json could be written. */
+focal_status foci_export_check_config(const foci_export *e);
+/* Writes the weights of a directory. */
+focal_status foci_export_weights(foci_export *e, const char *folder);
+/* Frees what the others have taken, but not the model. */
+void foci_export_release(foci_export *e);
 
 /* What a GGUF file says in general.* keys that have no other place, as a last member of
  * config.json; and such a member of a directory's config.json as keys. */
@@ -68,7 +90,8 @@ focal_status foci_export_check_place(focal_ctx *ctx, const char *in, const char 
 focal_status foci_export_open_folder(focal_ctx *ctx, const char *out, char **folder);
 focal_status foci_export_commit_folder(focal_ctx *ctx, const char *folder, const char *out);
 void foci_export_remove_folder(const char *folder); /* with its files */
-/* A file of a folder, byte for byte, when it is there. */
+/* A file, byte for byte, when it is there; and one of a folder. */
+focal_status foci_export_copy(focal_ctx *ctx, const char *from, const char *to);
 focal_status foci_export_copy_file(focal_ctx *ctx, const char *from, const char *to,
                                    const char *name);
 /* The files of tokenizer, template and generation that a model directory has. */

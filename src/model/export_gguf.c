@@ -102,6 +102,14 @@ static void put_rope(const foci_export *e, key_writer *w)
     if (rope->beta_slow != 0.0) put_real(w, "rope.scaling.yarn_beta_slow", rope->beta_slow);
 }
 
+/* The result's architecture; with a temperature of its own one that other readers refuse. */
+static const char *architecture_of(const foci_export *e, char name[KEY_BYTES])
+{
+    (void)snprintf(name, KEY_BYTES, "%s%s", e->keeps_temperature ? FOCI_OWN_GGUF : "",
+                   e->family->gguf);
+    return name;
+}
+
 /* A GGUF reader knows the activation by the family. */
 static focal_status check_words(const foci_export *e)
 {
@@ -118,8 +126,10 @@ static focal_status put_config(foci_export *e, foci_gguf_writer *writer)
 {
     const foci_config *c = &e->model->config;
     const foci_family *f = e->family;
-    key_writer w = {writer, f->gguf, FOCAL_OK};
+    char prefix[KEY_BYTES];
+    key_writer w = {writer, architecture_of(e, prefix), FOCAL_OK};
     FOCAL_TRY(check_words(e));
+    if (e->keeps_temperature) FOCAL_TRY(foci_export_put_temperature(e, writer, prefix));
     put_int(&w, "vocab_size", c->V);
     put_int(&w, "context_length", c->context);
     put_int(&w, "embedding_length", c->C);
@@ -188,7 +198,9 @@ static focal_status put_tokenizer(foci_export *e, foci_gguf_writer *writer)
 
 static focal_status put_keys(foci_export *e, foci_gguf_writer *writer)
 {
-    FOCAL_TRY(foci_gguf_put_text(writer, "general.architecture", foci_text_of(e->family->gguf)));
+    char name[KEY_BYTES];
+    FOCAL_TRY(
+        foci_gguf_put_text(writer, "general.architecture", foci_text_of(architecture_of(e, name))));
     FOCAL_TRY(foci_gguf_put_text(writer, "general.type", foci_text_of("model")));
     FOCAL_TRY(foci_gguf_put_text(writer, "general.name", name_of(e)));
     FOCAL_TRY(foci_export_put_metadata(e, writer));

@@ -9,6 +9,8 @@
 #include "io/json_text.h"
 #include "model/export.h"
 
+enum { TYPE_BYTES = 64 };
+
 /* An object on its way into a file. */
 typedef struct members {
     foci_writer *file;
@@ -122,11 +124,7 @@ static focal_status check_words(const foci_export *e)
     const foci_config *c = &e->model->config;
     const bool is_gemma = e->family->has_scaled_embed;
     const int32_t local = count_local(c);
-    const foci_rope_config *rope = &e->rope;
     const char *what = NULL;
-    if (c->activation != e->family->activation) what = "another activation here";
-    if (rope->attention_factor != 0.0 || rope->is_untruncated || rope->mscale_all_dim != 0.0)
-        what = "this rope here";
     if (!is_gemma && (c->attn_softcap != 0.0F || c->final_softcap != 0.0F)) what = "soft caps";
     if (!is_gemma && c->attn_scale != (float)(1.0 / sqrt(c->D))) what = "an attention scale";
     if (local > 0 && !is_gemma && strncmp(e->family->name, "qwen", 4) != 0 &&
@@ -162,6 +160,11 @@ static void put_rope(members *m, const foci_export *e)
         put_int(&scaling, "original_max_position_embeddings", (int64_t)rope->original_context);
     if (rope->beta_fast != 0.0) put_real(&scaling, "beta_fast", rope->beta_fast);
     if (rope->beta_slow != 0.0) put_real(&scaling, "beta_slow", rope->beta_slow);
+    if (rope->mscale != 0.0) put_real(&scaling, "mscale", rope->mscale);
+    if (rope->mscale_all_dim != 0.0) put_real(&scaling, "mscale_all_dim", rope->mscale_all_dim);
+    if (rope->attention_factor != 0.0)
+        put_real(&scaling, "attention_factor", rope->attention_factor);
+    if (rope->is_untruncated) put_bool(&scaling, "truncate", false);
     put_raw(m, "\n  }");
 }
 
@@ -205,6 +208,14 @@ static void put_gemma(members *m, const foci_config *c)
     }
 }
 
+/* GPT-2's tanh has a name of its own. */
+static const char *activation_word(const foci_config *c)
+{
+    if (c->activation == FOCI_SILU) return "silu";
+    if (c->activation == FOCI_GELU) return "gelu";
+    return c->family->is_gpt2 ? "gelu_new" : "gelu_pytorch_tanh";
+}
+
 static void put_gpt2_shapes(members *m, const foci_config *c)
 {
     put_int(m, "n_embd", c->C);
@@ -212,7 +223,7 @@ static void put_gpt2_shapes(members *m, const foci_config *c)
     put_int(m, "n_layer", c->L);
     put_int(m, "n_head", c->H);
     put_int(m, "n_positions", c->context);
-    put_word(m, "activation_function", "gelu_new");
+    put_word(m, "activation_function", activation_word(c));
     put_real(m, "layer_norm_epsilon", (double)c->epsilon);
 }
 
@@ -225,11 +236,19 @@ static void put_shapes(members *m, const foci_config *c)
     put_int(m, "num_key_value_heads", c->G);
     put_int(m, "head_dim", c->D);
     put_int(m, "max_position_embeddings", c->context);
-    if (c->family->has_scaled_embed)
-        put_word(m, "hidden_activation", "gelu_pytorch_tanh");
-    else
-        put_word(m, "hidden_act", "silu");
+    put_word(m, c->family->has_scaled_embed ? "hidden_activation" : "hidden_act",
+             activation_word(c));
     put_real(m, "rms_norm_eps", (double)c->epsilon);
+}
+
+/* A tokenizer that says nothing of ends may have a token between documents. */
+static void put_tokenizer_ids(members *m, const focal_tokenizer *tokenizer)
+{
+    const focal_special_ids special = focal_tokenizer_special(tokenizer);
+    const int32_t end = special.eos >= 0 ? special.eos : focal_tokenizer_document_end(tokenizer);
+    if (special.bos >= 0) put_int(m, "bos_token_id", special.bos);
+    if (end >= 0) put_int(m, "eos_token_id", end);
+    if (special.pad >= 0) put_int(m, "pad_token_id", special.pad);
 }
 
 /* The ids that begin and end a text, as far as the file says. */
@@ -238,7 +257,10 @@ static focal_status put_ids(members *m, const foci_export *e)
     const foci_gguf *gguf = e->model->gguf;
     const int32_t last = e->model->config.V - 1;
     int64_t bos = -1, eos = -1, eot = -1, pad = -1;
-    if (!gguf) return FOCAL_OK;
+    if (!gguf) {
+        if (e->model->tokenizer) put_tokenizer_ids(m, e->model->tokenizer);
+        return FOCAL_OK;
+    }
     FOCAL_TRY(foci_gguf_get_int(gguf, "tokenizer.ggml.bos_token_id", 0, last, &bos));
     FOCAL_TRY(foci_gguf_get_int(gguf, "tokenizer.ggml.eos_token_id", 0, last, &eos));
     FOCAL_TRY(foci_gguf_get_int(gguf, "tokenizer.ggml.eot_token_id", 0, last, &eot));
@@ -256,18 +278,38 @@ static focal_status put_ids(members *m, const foci_export *e)
     return FOCAL_OK;
 }
 
+focal_status foci_export_check_config(const foci_export *e)
+{
+    bool has_attention = false, has_mlp = false;
+    FOCAL_TRY(check_words(e));
+    return check_biases(e, &has_attention, &has_mlp);
+}
+
+/* The result's model type; with a temperature of its own one that other readers refuse. */
+static const char *type_of(const foci_export *e, char type[TYPE_BYTES])
+{
+    (void)snprintf(type, TYPE_BYTES, "%s%s", e->keeps_temperature ? FOCI_OWN_HF : "",
+                   e->family->hf);
+    return type;
+}
+
 static focal_status put_config(members *m, const foci_export *e)
 {
     const foci_config *c = &e->model->config;
+    char type[TYPE_BYTES];
     bool has_attention = false, has_mlp = false;
     FOCAL_TRY(check_words(e));
     FOCAL_TRY(check_biases(e, &has_attention, &has_mlp));
     put_raw(m, "{");
     put_name(m, "architectures");
-    put_raw(m, "[\n    \"");
+    put_raw(m, e->keeps_temperature ? "[\n    \"Focal" : "[\n    \"");
     put_raw(m, e->family->hf_class);
     put_raw(m, "\"\n  ]");
-    put_word(m, "model_type", e->family->hf);
+    put_word(m, "model_type", type_of(e, type));
+    if (e->keeps_temperature) {
+        put_name(m, "focal_temperature");
+        foci_export_write_temperature(e, m->file);
+    }
     const foci_text title = foci_text_of(e->model->name);
     if (title.bytes > 0 && foci_text_is_plain(title)) put_word(m, "_name_or_path", e->model->name);
     put_int(m, "vocab_size", c->V);
@@ -311,7 +353,8 @@ focal_status foci_export_config(foci_export *e, const char *folder)
     /* Of a model with pictures only the language model is written, which is another type. */
     const foci_json *config = e->model->dir ? e->model->dir->config : NULL;
     const char *type = foci_json_string(foci_json_get(config, "model_type"));
-    const bool is_copy = type && strcmp(type, e->family->hf) == 0;
+    char own[TYPE_BYTES];
+    const bool is_copy = type && strcmp(type, type_of(e, own)) == 0;
     if (is_copy && !e->options.has_type)
         return foci_export_copy_file(e->ctx, e->model->path, folder, "config.json");
     char *path = foci_path_join(e->ctx, folder, strlen(folder), "config.json");

@@ -12,6 +12,7 @@
 
 #include "base/ctx.h"
 #include "base/error.h"
+#include "io/exchange.h"
 #include "io/file.h"
 #include "model/export.h"
 
@@ -133,8 +134,12 @@ static bool is_ours(const char *name)
     return false;
 }
 
-/* Removes the files of a folder: all, or those that an export writes; or moves all to `to`. */
-static focal_status empty_folder(focal_ctx *ctx, const char *folder, const char *to, bool takes_all)
+/* Of the files in a folder. */
+typedef enum file_choice { ALL_FILES, OUR_FILES, OTHER_FILES } file_choice;
+
+/* Removes files of a folder, or moves them to `to`. */
+static focal_status empty_folder(focal_ctx *ctx, const char *folder, const char *to,
+                                 file_choice choice)
 {
     DIR *stream = opendir(folder);
     if (!stream) return fail_errno(ctx, folder);
@@ -142,7 +147,7 @@ static focal_status empty_folder(focal_ctx *ctx, const char *folder, const char 
     for (const struct dirent *file = readdir(stream); file && status == FOCAL_OK;
          file = readdir(stream)) {
         if (strcmp(file->d_name, ".") == 0 || strcmp(file->d_name, "..") == 0) continue;
-        if (!takes_all && !is_ours(file->d_name)) continue;
+        if (choice != ALL_FILES && is_ours(file->d_name) != (choice == OUR_FILES)) continue;
         char *from = foci_path_join(ctx, folder, strlen(folder), file->d_name);
         char *target = to ? foci_path_join(ctx, to, strlen(to), file->d_name) : NULL;
         if (!from || (to && !target))
@@ -161,8 +166,14 @@ focal_status foci_export_commit_folder(focal_ctx *ctx, const char *folder, const
     struct stat info;
     if (stat(out, &info) != 0) return rename(folder, out) == 0 ? FOCAL_OK : fail_errno(ctx, out);
     /* A folder that is there may hold more than a model: only the model is replaced. */
-    FOCAL_TRY(empty_folder(ctx, out, NULL, false));
-    FOCAL_TRY(empty_folder(ctx, folder, out, true));
+    const bool is_link = lstat(out, &info) == 0 && S_ISLNK(info.st_mode);
+    if (!is_link && foci_exchange(folder, out)) {
+        FOCAL_TRY(empty_folder(ctx, folder, out, OTHER_FILES));
+        FOCAL_TRY(empty_folder(ctx, folder, NULL, ALL_FILES));
+    } else {
+        FOCAL_TRY(empty_folder(ctx, out, NULL, OUR_FILES));
+        FOCAL_TRY(empty_folder(ctx, folder, out, ALL_FILES));
+    }
     return rmdir(folder) == 0 ? FOCAL_OK : fail_errno(ctx, folder);
 }
 
@@ -177,7 +188,7 @@ void foci_export_remove_folder(const char *folder)
     (void)rmdir(folder);
 }
 
-static focal_status copy_bytes(focal_ctx *ctx, const char *from, const char *to)
+focal_status foci_export_copy(focal_ctx *ctx, const char *from, const char *to)
 {
     struct stat info;
     if (stat(from, &info) != 0) return errno == ENOENT ? FOCAL_OK : fail_errno(ctx, from);
@@ -198,7 +209,8 @@ focal_status foci_export_copy_file(focal_ctx *ctx, const char *from, const char 
 {
     char *source = foci_path_join(ctx, from, strlen(from), name);
     char *target = foci_path_join(ctx, to, strlen(to), name);
-    const focal_status status = source && target ? copy_bytes(ctx, source, target) : FOCAL_ENOMEM;
+    const focal_status status =
+        source && target ? foci_export_copy(ctx, source, target) : FOCAL_ENOMEM;
     foci_free(ctx, source);
     foci_free(ctx, target);
     return status;

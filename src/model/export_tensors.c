@@ -64,26 +64,48 @@ static focal_status put_item(foci_export *e, const foci_export_item *item)
     return FOCAL_OK;
 }
 
-/* A norm's weight, a bias or another row of numbers; NULL is nothing to put. */
-static focal_status put_vector(foci_export *e, const char *name, const float *data, int64_t count,
-                               focal_dtype dtype, bool is_turned, float offset)
+/* A norm's weight, a bias or another row of numbers. */
+typedef struct vector {
+    const float *data; /* NULL: there is nothing to put */
+    int64_t count;
+    focal_dtype dtype; /* in the file that it came from */
+    bool is_turned;
+    float offset;
+    const float *divisors;
+    int64_t divided;
+    bool keeps_floats; /* of temperatures: nobody but focal reads them */
+} vector;
+
+static focal_status put_vector(foci_export *e, const char *name, const vector *v)
 {
-    if (!data) return FOCAL_OK;
-    foci_export_item item = {.data = data,
+    if (!v->data) return FOCAL_OK;
+    focal_dtype dtype = v->dtype;
+    foci_export_item item = {.data = v->data,
                              .dtype = FOCAL_F32,
-                             .rows = is_turned ? count : 1,
-                             .columns = is_turned ? 1 : count,
-                             .offset = offset,
-                             .is_turned = is_turned};
-    if (e->to_gguf)
+                             .rows = v->is_turned ? v->count : 1,
+                             .columns = v->is_turned ? 1 : v->count,
+                             .offset = v->offset,
+                             .divisors = v->divisors,
+                             .divided = v->divided,
+                             .divides_columns = !v->is_turned,
+                             .is_turned = v->is_turned};
+    if (e->to_gguf || v->keeps_floats)
         dtype = FOCAL_F32;
     else if (e->options.has_type)
         dtype = e->options.type;
     else if (!is_float(dtype))
         dtype = FOCAL_BF16;
-    item.tensor = (foci_tensor){.dtype = dtype, .dims = 1, .shape = {count}};
+    item.tensor = (foci_tensor){.dtype = dtype, .dims = 1, .shape = {v->count}};
     memcpy(item.name, name, strlen(name) + 1);
     return put_item(e, &item);
+}
+
+/* Of a layer, where its queries are divided; NULL: they stay. */
+static const float *divisors_of(const foci_export *e, int32_t layer)
+{
+    return e->divisors_of_heads && layer >= 0
+               ? e->divisors_of_heads + (ptrdiff_t)layer * e->model->config.H
+               : NULL;
 }
 
 static focal_status put_gain(foci_export *e, const foci_weight_names *names, int32_t layer,
@@ -93,11 +115,19 @@ static focal_status put_gain(foci_export *e, const foci_weight_names *names, int
     if (!gain->weight) return FOCAL_OK;
     /* The two formats differ in whether a norm's weight or that less 1 is stored. */
     const float stored = e->to_gguf || !e->family->has_offset_norms ? 0.0F : 1.0F;
-    const float offset = e->model->config.norm_offset - stored;
+    const float added = e->model->config.norm_offset;
+    const float *divisors = part == names->q_norm ? divisors_of(e, layer) : NULL;
+    vector weight = {.data = gain->weight,
+                     .count = count,
+                     .dtype = gain->dtype,
+                     .offset = (divisors ? added / divisors[0] : added) - stored,
+                     .divisors = divisors};
+    weight.divided = divisors ? count : 0;
+    const vector bias = {.data = gain->bias, .count = count, .dtype = gain->bias_dtype};
     foci_weight_name(names, layer, part, "weight", name);
-    FOCAL_TRY(put_vector(e, name, gain->weight, count, gain->dtype, false, offset));
+    FOCAL_TRY(put_vector(e, name, &weight));
     foci_weight_name(names, layer, part, "bias", name);
-    return put_vector(e, name, gain->bias, count, gain->bias_dtype, false, 0.0F);
+    return put_vector(e, name, &bias);
 }
 
 static focal_dtype matrix_type(foci_export *e, const foci_linear *linear, bool keeps_floats)
@@ -129,10 +159,41 @@ static focal_status put_linear(foci_export *e, const foci_weight_names *names, i
     item.tensor = (foci_tensor){.dtype = matrix_type(e, linear, keeps_floats), .dims = 2};
     item.tensor.shape[0] = is_transposed ? linear->K : linear->N;
     item.tensor.shape[1] = is_transposed ? linear->N : linear->K;
+    /* With query-key norm a temperature goes into that: what comes before it would be lost. */
+    if (c->qk_norm == FOCI_QK_NONE && (part == names->q || part == names->qkv))
+        item.divisors = divisors_of(e, layer);
+    if (item.divisors) item.divided = (int64_t)c->H * c->D;
+    item.divides_columns = linear->is_transposed;
+    const vector bias = {.data = linear->bias,
+                         .count = linear->N,
+                         .dtype = linear->bias_dtype,
+                         .is_turned = is_turned,
+                         .divisors = item.divisors,
+                         .divided = item.divided};
     foci_weight_name(names, layer, part, "weight", item.name);
     FOCAL_TRY(put_item(e, &item));
     foci_weight_name(names, layer, part, "bias", item.name);
-    return put_vector(e, item.name, linear->bias, linear->N, linear->bias_dtype, is_turned, 0.0F);
+    return put_vector(e, item.name, &bias);
+}
+
+/* What was learned of a temperature. */
+static focal_status put_temperature(foci_export *e, const foci_weight_names *names, int32_t layer)
+{
+    const foci_config *c = &e->model->config;
+    const foci_temperature *t = e->model->weights.layers[layer].temperature;
+    if (!e->keeps_temperature || !t) return FOCAL_OK;
+    const struct {
+        const char *suffix;
+        const float *data;
+        int64_t count;
+    } parts[] = {{"u", t->u, c->C}, {"a", t->a, 1}, {"lt", t->lt, c->H}};
+    for (size_t n = 0; n < FOCAL_COUNT(parts); n++) {
+        char name[FOCI_WEIGHT_NAME_BYTES];
+        const vector v = {.data = parts[n].data, .count = parts[n].count, .keeps_floats = true};
+        foci_weight_name(names, layer, names->temperature, parts[n].suffix, name);
+        FOCAL_TRY(put_vector(e, name, &v));
+    }
+    return FOCAL_OK;
 }
 
 static focal_status put_layer(foci_export *e, const foci_weight_names *names, int32_t n)
@@ -165,14 +226,14 @@ static focal_status put_layer(foci_export *e, const foci_weight_names *names, in
         FOCAL_TRY(put_gain(e, names, n, gains[i].part, gains[i].gain, gains[i].count));
     for (size_t i = 0; i < FOCAL_COUNT(linears); i++)
         FOCAL_TRY(put_linear(e, names, n, linears[i].part, linears[i].linear, false));
-    return FOCAL_OK;
+    return put_temperature(e, names, n);
 }
 
 /* As it lies in the map: no other type, order or value. */
 static bool is_direct(const foci_export_item *item)
 {
     return item->dtype == item->tensor.dtype && !item->is_turned && !item->is_transposed &&
-           item->offset == 0.0F;
+           item->offset == 0.0F && !item->divisors;
 }
 
 static focal_status take_buffers(foci_export *e)
@@ -203,9 +264,8 @@ focal_status foci_export_plan(foci_export *e)
     FOCAL_TRY(put_linear(e, &names, -1, names.positions, &w->positions, true));
     FOCAL_TRY(put_gain(e, &names, -1, names.final_norm, &w->final_norm, c->C));
     if (!w->is_tied) FOCAL_TRY(put_linear(e, &names, -1, names.head, &w->head, false));
-    if (e->to_gguf)
-        FOCAL_TRY(put_vector(e, "rope_freqs.weight", e->rope.divisors, c->rope.rotated / 2,
-                             FOCAL_F32, false, 0.0F));
+    const vector divisors = {.data = e->rope.divisors, .count = c->rope.rotated / 2};
+    if (e->to_gguf) FOCAL_TRY(put_vector(e, "rope_freqs.weight", &divisors));
     for (int32_t n = 0; n < c->L; n++) FOCAL_TRY(put_layer(e, &names, n));
     e->result.tensor_count = e->item_count;
     return take_buffers(e);
@@ -249,6 +309,17 @@ static const uint8_t *row_data(const foci_export_item *item, int64_t row)
            (size_t)row * blocks * focal_dtype_block_bytes(item->dtype);
 }
 
+/* A row of data, as far as it belongs to heads of the query. */
+static void divide_row(const foci_export *e, const foci_export_item *item, int64_t row, float *to)
+{
+    const int64_t D = e->model->config.D;
+    if (item->divides_columns) {
+        for (int64_t n = 0; n < item->divided; n++) to[n] /= item->divisors[n / D];
+    } else if (row < item->divided) {
+        for (int64_t n = 0; n < item->columns; n++) to[n] /= item->divisors[row / D];
+    }
+}
+
 static void gather_row(void *arg, int64_t index, int32_t thread)
 {
     const gather_job *job = arg;
@@ -262,8 +333,9 @@ static void gather_row(void *arg, int64_t index, int32_t thread)
     }
     float *to = job->to + index * item->columns;
     /* Cannot fail: the loader has seen that rows are whole blocks. */
-    (void)focal_dequantize(item->dtype, row_data(item, source_row(job->e, item, row)),
-                           item->columns, to);
+    const int64_t source = source_row(job->e, item, row);
+    (void)focal_dequantize(item->dtype, row_data(item, source), item->columns, to);
+    if (item->divisors) divide_row(job->e, item, source, to);
     for (int64_t n = 0; item->offset != 0.0F && n < item->columns; n++) to[n] += item->offset;
 }
 
@@ -317,7 +389,7 @@ focal_status foci_export_fill(void *user, int64_t index, const void **data)
     *data = item->data;
     if (is_direct(item)) return report(e, t->bytes);
     *data = e->written;
-    if (item->dtype != t->dtype || item->is_transposed || item->offset != 0.0F)
+    if (item->dtype != t->dtype || item->is_transposed || item->offset != 0.0F || item->divisors)
         return convert(e, item);
     const size_t row_bytes = t->bytes / (size_t)item->rows;
     for (int64_t n = 0; n < item->rows; n++) /* rows are whole blocks, so bytes can move */

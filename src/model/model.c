@@ -38,6 +38,23 @@ static uint64_t hash_gain(uint64_t hash, const foci_config *c, const foci_gain *
     return hash;
 }
 
+/* Of one that is not part of the weights; what was learned as bfloat16, as norms are. */
+static uint64_t hash_temperature(uint64_t hash, const focal_model *model)
+{
+    const foci_config *c = &model->config;
+    for (int32_t n = 0; n < c->L; n++) {
+        const foci_temperature *t = model->weights.layers[n].temperature;
+        if (!t) continue;
+        hash = hash_number(hash, (uint32_t)t->kind);
+        hash = hash_number(hash, foci_bf16_from_float(t->t));
+        for (int32_t i = 0; t->u && i < c->C; i++)
+            hash = hash_number(hash, foci_bf16_from_float(t->u[i]));
+        for (int32_t i = 0; t->lt && i < c->H; i++)
+            hash = hash_number(hash, foci_bf16_from_float(t->lt[i]));
+    }
+    return hash;
+}
+
 static void make_fingerprint(focal_model *model)
 {
     const foci_config *c = &model->config;
@@ -49,6 +66,7 @@ static void make_fingerprint(focal_model *model)
         hash = hash_gain(hash, c, &model->weights.layers[n].attn_norm, c->C);
         hash = hash_gain(hash, c, &model->weights.layers[n].attn_post, c->C);
     }
+    hash = hash_temperature(hash, model);
     for (int32_t n = 0; model->tokenizer && n < focal_tokenizer_size(model->tokenizer); n++) {
         const focal_token token = focal_tokenizer_token(model->tokenizer, n);
         hash = hash_bytes(hash, token.bytes, token.byte_count);
@@ -158,6 +176,7 @@ static focal_status open_parts(focal_model *model)
         FOCAL_TRY(make_table(model, 0));
         FOCAL_TRY(make_table(model, 1));
     }
+    foci_temperature_describe(c, model->temperature, sizeof model->temperature);
     make_fingerprint(model);
     return FOCAL_OK;
 }
@@ -254,6 +273,7 @@ focal_model_info focal_model_describe(const focal_model *model)
         .family = c->family->name,
         .name = model->name,
         .licence = model->licence,
+        .temperature = model->temperature,
         .L = c->L,
         .C = c->C,
         .H = c->H,

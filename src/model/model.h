@@ -25,7 +25,7 @@ struct focal_model {
     float rope_scale[2];
     focal_suggestion suggestion;
     char fingerprint[FOCI_FINGERPRINT_BYTES];
-    char name[128], licence[64];
+    char name[128], licence[64], temperature[256];
 };
 
 #endif /* FOCI_MODEL_MODEL_H */

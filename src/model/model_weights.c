@@ -12,6 +12,8 @@
 #include "focal/quant.h"
 #include "model/weight_names.h"
 
+static const float most_log = 20.0F; /* of a head's temperature: e^20 is far beyond any use */
+
 /* A pass over all names. */
 typedef struct binder {
     focal_ctx *ctx;
@@ -176,6 +178,37 @@ static void bind_layer(binder *b, int32_t n, foci_layer *layer)
     layer->down = bind_linear(b, n, names->down, c->C, c->F, true);
 }
 
+/* A head's temperature must be a number that queries can be divided by. */
+static void check_logs(binder *b, const float *lt)
+{
+    const int32_t H = b->config->H;
+    for (int32_t n = 0; lt && n < H && b->status == FOCAL_OK; n++)
+        if (!(fabsf(lt[n]) <= most_log))
+            b->status =
+                foci_fail(b->ctx, FOCAL_EFORMAT,
+                          "%s: the logarithm of a temperature is %g, %g to %g are accepted",
+                          b->source->path, (double)lt[n], -(double)most_log, (double)most_log);
+}
+
+static void bind_temperature(binder *b, int32_t n, foci_model_weights *w)
+{
+    const foci_config *c = b->config;
+    const foci_temperature_config *t = &c->temperature;
+    const char *part = b->names.temperature;
+    focal_dtype dtype;
+    if (!foci_temperature_reaches(t, n)) return;
+    foci_temperature *to = &w->temperatures[n];
+    *to = (foci_temperature){
+        .kind = t->kind, .t = t->t, .c = t->c, .length = t->length, .heads = w->heads};
+    if (t->kind == FOCI_TEMPERATURE_LEARNED || t->kind == FOCI_TEMPERATURE_LEARNED_PAPER)
+        to->u = bind_vector(b, n, part, "u", c->C, &dtype, true);
+    if (t->kind == FOCI_TEMPERATURE_LEARNED) to->a = bind_vector(b, n, part, "a", 1, &dtype, true);
+    if (t->kind == FOCI_TEMPERATURE_PER_HEAD)
+        to->lt = bind_vector(b, n, part, "lt", c->H, &dtype, true);
+    check_logs(b, to->lt);
+    w->layers[n].temperature = to;
+}
+
 static void bind_all(binder *b, foci_model_weights *w)
 {
     const foci_config *c = b->config;
@@ -188,7 +221,10 @@ static void bind_all(binder *b, foci_model_weights *w)
     w->head = bind_linear(b, -1, b->names.head, c->V, c->C, false);
     w->is_tied = !w->head.w || c->is_tied;
     if (w->is_tied) w->head = w->embed;
-    for (int32_t n = 0; n < c->L && b->status == FOCAL_OK; n++) bind_layer(b, n, &w->layers[n]);
+    for (int32_t n = 0; n < c->L && b->status == FOCAL_OK; n++) {
+        bind_layer(b, n, &w->layers[n]);
+        bind_temperature(b, n, w);
+    }
 }
 
 static bool ends_in(const char *name, const char *suffix)
@@ -267,6 +303,19 @@ static void choose_prefix(binder *b)
     }
 }
 
+static focal_status take_temperatures(focal_ctx *ctx, const foci_config *c, foci_model_weights *w)
+{
+    const foci_temperature_config *t = &c->temperature;
+    if (!t->is_there) return FOCAL_OK;
+    w->temperatures = foci_alloc(ctx, (size_t)c->L, sizeof *w->temperatures);
+    if (!w->temperatures) return FOCAL_ENOMEM;
+    if (!t->has_heads) return FOCAL_OK;
+    w->heads = foci_alloc(ctx, (size_t)c->H, sizeof *w->heads);
+    if (!w->heads) return FOCAL_ENOMEM;
+    memcpy(w->heads, t->heads, (size_t)c->H * sizeof *w->heads);
+    return FOCAL_OK;
+}
+
 focal_status foci_model_weights_bind(focal_ctx *ctx, const foci_tensor_source *source,
                                      const foci_config *config, foci_model_weights *out)
 {
@@ -276,7 +325,10 @@ focal_status foci_model_weights_bind(focal_ctx *ctx, const foci_tensor_source *s
     b.names = source->gguf ? foci_weight_names_gguf() : foci_weight_names_hf(config);
     choose_prefix(&b);
     w.layers = foci_alloc(ctx, (size_t)config->L, sizeof *w.layers);
-    if (!w.layers) return FOCAL_ENOMEM;
+    if (!w.layers || take_temperatures(ctx, config, &w) != FOCAL_OK) {
+        foci_model_weights_release(ctx, &w);
+        return FOCAL_ENOMEM;
+    }
     bind_all(&b, &w);
     if (b.status == FOCAL_OK) b.status = check_unused(&b);
     if (b.status == FOCAL_OK) {
@@ -299,5 +351,7 @@ void foci_model_weights_release(focal_ctx *ctx, foci_model_weights *weights)
     foci_free(ctx, weights->layers);
     foci_free(ctx, weights->vectors);
     foci_free(ctx, weights->rope_divisors);
+    foci_free(ctx, weights->temperatures);
+    foci_free(ctx, weights->heads);
     *weights = (foci_model_weights){0};
 }

@@ -40,9 +40,11 @@ typedef struct foci_model_weights {
     foci_linear head;      /* (V,C); the embedding where it is tied */
     foci_gain final_norm;
     bool is_tied;
-    foci_layer *layers;   /* (L) */
-    float *rope_divisors; /* (rotated / 2) of a GGUF file; NULL: none */
-    float *vectors;       /* behind every norm and bias */
+    foci_layer *layers;             /* (L) */
+    float *rope_divisors;           /* (rotated / 2) of a GGUF file; NULL: none */
+    float *vectors;                 /* behind every norm and bias */
+    foci_temperature *temperatures; /* (L) behind those of layers; NULL: the model has none */
+    bool *heads;                    /* (H) that have one; NULL: all */
 } foci_model_weights;
 
 /* One of the two files. */

@@ -126,25 +126,29 @@ static void add_linear(builder *b, int32_t layer, const char *part, int64_t N, i
 /* The temperature of a layer; its parameters are listed behind the weights of the layer. */
 static void add_temperature(builder *b, int32_t n)
 {
-    const foci_temperature_choice *choice = b->options->temperature;
-    const foci_config *c = b->config;
+    static const foci_temperature none;
     foci_trainable *t = b->t;
+    const foci_config *c = &t->model->config;
+    const foci_temperature_config *scope = &c->temperature;
+    const foci_temperature_choice *choice = b->options->temperature;
     foci_layer_grads *grads = &t->layers[n];
-    if (!choice || (choice->layers && !choice->layers[n])) return;
+    if (!foci_temperature_reaches(scope, n)) return;
+    const foci_temperature *from = b->source ? b->source->layers[n].temperature : NULL;
+    if (!from) from = &none;
     foci_temperature *to = &t->temperatures[n];
-    *to = (foci_temperature){.kind = choice->kind,
-                             .t = choice->t,
-                             .c = choice->c,
-                             .length = choice->length,
-                             .heads = choice->heads ? t->heads : NULL};
-    static const char part[] = "self_attn.temperature";
-    if (choice->kind == FOCI_TEMPERATURE_LEARNED || choice->kind == FOCI_TEMPERATURE_LEARNED_PAPER)
-        grads->u = add_vector(b, n, part, "u", c->C, NULL, 0.0F, true, &to->u);
-    if (choice->kind == FOCI_TEMPERATURE_LEARNED)
-        grads->a =
-            add_vector(b, n, part, "a", 1, NULL, choice->a > 0.0F ? choice->a : 0.6F, true, &to->a);
-    if (choice->kind == FOCI_TEMPERATURE_PER_HEAD)
-        grads->lt = add_vector(b, n, part, "lt", c->H, NULL, logf(choice->t), true, &to->lt);
+    *to = (foci_temperature){.kind = scope->kind,
+                             .t = scope->t,
+                             .c = scope->c,
+                             .length = scope->length,
+                             .heads = scope->has_heads ? t->heads : NULL};
+    const char *part = b->names.temperature;
+    if (scope->kind == FOCI_TEMPERATURE_LEARNED || scope->kind == FOCI_TEMPERATURE_LEARNED_PAPER)
+        grads->u = add_vector(b, n, part, "u", c->C, from->u, 0.0F, true, &to->u);
+    if (scope->kind == FOCI_TEMPERATURE_LEARNED)
+        grads->a = add_vector(b, n, part, "a", 1, from->a,
+                              choice && choice->a > 0.0F ? choice->a : 0.6F, true, &to->a);
+    if (scope->kind == FOCI_TEMPERATURE_PER_HEAD)
+        grads->lt = add_vector(b, n, part, "lt", c->H, from->lt, logf(scope->t), true, &to->lt);
     t->model->weights.layers[n].temperature = to;
 }
 
@@ -241,6 +245,58 @@ static focal_status make_rope(focal_model *model)
     return foci_rope_table(model->ctx, &c->rope_local, model->inv_freq[1], &model->rope_scale[1]);
 }
 
+/* A list that names all is none. */
+static bool has_gap(const bool *marks, int32_t count)
+{
+    for (int32_t n = 0; marks && n < count; n++)
+        if (!marks[n]) return true;
+    return false;
+}
+
+static focal_status scope_of(focal_ctx *ctx, const foci_temperature_choice *choice,
+                             const foci_config *c, foci_temperature_config *to)
+{
+    *to = (foci_temperature_config){.is_there = true,
+                                    .kind = choice->kind,
+                                    .t = choice->t == 0.0F ? 1.0F : choice->t,
+                                    .has_layers = has_gap(choice->layers, c->L),
+                                    .has_heads = has_gap(choice->heads, c->H)};
+    if (choice->kind == FOCI_TEMPERATURE_LENGTH) {
+        to->c = choice->c == 0.0F ? 0.1F : choice->c;
+        to->length = choice->length;
+    }
+    if (to->has_layers) memcpy(to->layers, choice->layers, (size_t)c->L * sizeof *to->layers);
+    if (to->has_heads && c->H > FOCI_MAX_LISTED_HEADS)
+        return foci_fail(ctx, FOCAL_EINVAL,
+                         "training: a temperature for some of %d heads, at most %d can be", c->H,
+                         FOCI_MAX_LISTED_HEADS);
+    if (to->has_heads) memcpy(to->heads, choice->heads, (size_t)c->H * sizeof *to->heads);
+    return FOCAL_OK;
+}
+
+/* The temperature that the model will have. One that it has already stays: a choice may move its
+ * numbers, but what was learned under one kind and scope means nothing under another. A constant 1
+ * is no choice. */
+static focal_status choose_temperature(const builder *b, foci_temperature_config *to)
+{
+    const foci_temperature_choice *choice = b->options->temperature;
+    const foci_temperature_config *own = &b->config->temperature;
+    *to = *own;
+    if (!choice) return FOCAL_OK;
+    const bool asks_nothing = choice->kind == FOCI_TEMPERATURE_CONSTANT && choice->t == 1.0F;
+    if (own->is_there && asks_nothing) return FOCAL_OK;
+    FOCAL_TRY(scope_of(b->t->ctx, choice, b->config, to));
+    if (!own->is_there || (own->kind == to->kind && own->has_layers == to->has_layers &&
+                           own->has_heads == to->has_heads &&
+                           memcmp(own->layers, to->layers, sizeof own->layers) == 0 &&
+                           memcmp(own->heads, to->heads, sizeof own->heads) == 0))
+        return FOCAL_OK;
+    return foci_fail(b->t->ctx, FOCAL_EINVAL,
+                     "training: the model has a temperature of kind %s, which stays: kind, layers "
+                     "and heads must be the same",
+                     foci_temperature_kind_name(own->kind));
+}
+
 static void *alloc_zero(focal_ctx *ctx, size_t count, size_t size)
 {
     void *block = foci_alloc(ctx, count, size);
@@ -259,9 +315,11 @@ static focal_status build(builder *b, const focal_model *source)
     t->temperatures = alloc_zero(t->ctx, (size_t)c->L, sizeof *t->temperatures);
     t->heads = alloc_zero(t->ctx, (size_t)c->H, sizeof *t->heads);
     if (!t->layers || !t->temperatures || !t->heads) return FOCAL_ENOMEM;
-    const foci_temperature_choice *choice = b->options->temperature;
-    if (choice && choice->heads) memcpy(t->heads, choice->heads, (size_t)c->H * sizeof *t->heads);
     t->model->config = *c;
+    foci_temperature_config *temperature = &t->model->config.temperature;
+    FOCAL_TRY(choose_temperature(b, temperature));
+    if (temperature->has_heads)
+        memcpy(t->heads, temperature->heads, (size_t)c->H * sizeof *t->heads);
     t->model->precision = b->options->precision;
     t->model->weights.layers = alloc_zero(t->ctx, (size_t)c->L, sizeof(foci_layer));
     if (!t->model->weights.layers) return FOCAL_ENOMEM;

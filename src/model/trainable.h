@@ -63,7 +63,9 @@ typedef struct foci_trainable_options {
     const foci_temperature_choice *temperature; /* NULL: 1 */
 } foci_trainable_options;
 
-/* The weights of a model that was opened, expanded to float32. The source may be closed then. */
+/* The weights of a model that was opened, expanded to float32. The source may be closed then. A
+ * temperature that it has, and what was learned of it, stays: a choice of the same kind, layers and
+ * heads may change its numbers, a constant 1 is no choice, and another is FOCAL_EINVAL. */
 focal_status foci_trainable_from(focal_model *source, const foci_trainable_options *options,
                                  foci_trainable **out);
 

@@ -27,6 +27,7 @@ foci_weight_names foci_weight_names_gguf(void)
         .gate = "ffn_gate",
         .up = "ffn_up",
         .down = "ffn_down",
+        .temperature = "attn_temperature",
     };
 }
 
@@ -45,6 +46,7 @@ static foci_weight_names gpt2_names(void)
         .out = "attn.c_proj",
         .up = "mlp.c_fc",
         .down = "mlp.c_proj",
+        .temperature = "self_attn.temperature",
     };
 }
 
@@ -73,6 +75,7 @@ foci_weight_names foci_weight_names_hf(const foci_config *config)
         .gate = "mlp.gate_proj",
         .up = "mlp.up_proj",
         .down = "mlp.down_proj",
+        .temperature = "self_attn.temperature",
     };
 }
 

@@ -14,6 +14,7 @@ typedef struct foci_weight_names {
     const char *layer; /* in front of its number */
     const char *attn_norm, *attn_post, *ffn_norm, *ffn_post, *q_norm, *k_norm;
     const char *qkv, *q, *k, *v, *out, *gate, *up, *down;
+    const char *temperature; /* what is learned of one */
 } foci_weight_names;
 
 foci_weight_names foci_weight_names_gguf(void);

@@ -121,10 +121,7 @@ static focal_status resume(session *s)
     s->saved_step = -1;
     FOCAL_TRY(foci_state_load(s->optimiser, &s->state, s->folder.checkpoints, &is_found, note));
     if (note[0] != '\0') foci_journal_note(&s->journal, "passed over: %s", note);
-    if (is_found) {
-        s->saved_step = s->state.step;
-        foci_journal_note(&s->journal, "resumed at step %lld", (long long)s->state.step);
-    }
+    if (is_found) s->saved_step = s->state.step;
     s->first_step = s->state.step;
     s->before = s->state.seconds;
     s->began = clock_now();
@@ -152,6 +149,7 @@ static focal_status open_session(session *s, const char *folder)
     make_absolute(s->run.start.from);
     FOCAL_TRY(foci_pace_open(s->ctx, &s->run, &s->pace));
     FOCAL_TRY(foci_start_open(s->ctx, &s->run, &s->start));
+    FOCAL_TRY(foci_check_result(&s->start));
     FOCAL_TRY(open_order(s));
     FOCAL_TRY(open_samples(s));
     FOCAL_TRY(open_optimiser(s));
@@ -378,6 +376,8 @@ static focal_status run_session(session *s)
     if (foci_pace_is_over(&s->pace, s->state.step, s->state.seconds) &&
         s->saved_step == s->state.step && foci_run_folder_has_summary(&s->folder))
         return FOCAL_OK; /* finished before; s->end says so already */
+    if (s->saved_step >= 0)
+        foci_journal_note(&s->journal, "resumed at step %lld", (long long)s->state.step);
     foci_run_folder_forget(&s->folder);
     FOCAL_TRY(foci_journal_open(&s->journal, &s->folder, s->saved_step < 0 ? -1 : s->state.step));
     for (;;) {

@@ -71,14 +71,18 @@ static focal_status make(foci_start *s, const foci_run *run, const foci_config *
     if (status == FOCAL_OK)
         status = mark(s->ctx, "temperature.heads", &run->temperature.heads, config->H, &heads);
     const float t = (float)run->temperature.value;
-    const foci_temperature_choice choice = {.kind = kinds[run->temperature.kind],
+    /* c = 0 of kind length is no length, and the choice has another meaning for it. */
+    const bool is_flat =
+        run->temperature.kind == FOCI_RUN_T_LENGTH && run->temperature.length_c == 0.0;
+    const foci_temperature_choice choice = {.kind = is_flat ? FOCI_TEMPERATURE_CONSTANT
+                                                            : kinds[run->temperature.kind],
                                             .t = t,
                                             .a = t,
                                             .c = (float)run->temperature.length_c,
                                             .length = (float)run->temperature.length_n0,
                                             .layers = layers,
                                             .heads = heads};
-    const bool has_none = run->temperature.kind == FOCI_RUN_T_CONSTANT && t == 1.0F;
+    const bool has_none = choice.kind == FOCI_TEMPERATURE_CONSTANT && t == 1.0F;
     const foci_trainable_options options = {
         .precision = run->precision == FOCI_RUN_F32 ? FOCAL_F32 : FOCAL_BF16,
         .has_fixed_qk_gains = run->model.qk_norm == FOCI_RUN_QK_PLAIN,
@@ -225,7 +229,8 @@ void foci_start_ramp(const foci_start *start, const foci_run *run, int64_t step)
     const int64_t steps = run->start.ramp_steps;
     if (steps == 0) return;
     const double part = (double)foci_min64(step, steps) / (double)steps;
+    const float value = (float)(1.0 + part * (run->temperature.value - 1.0));
     const foci_trainable *t = start->trainable;
-    for (int32_t n = 0; n < t->model->config.L; n++)
-        t->temperatures[n].t = (float)(1.0 + part * (run->temperature.value - 1.0));
+    t->model->config.temperature.t = value;
+    for (int32_t n = 0; n < t->model->config.L; n++) t->temperatures[n].t = value;
 }

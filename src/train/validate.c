@@ -31,13 +31,13 @@ focal_status foci_validate(foci_trainable *trainable, const foci_validation *pla
     for (int64_t first = 0; first < plan->windows; first += plan->pass_windows) {
         const int32_t count = (int32_t)foci_min64(plan->pass_windows, plan->windows - first);
         foci_batch_loss part;
+        *is_stopped = must_stop && must_stop(user);
+        if (*is_stopped) return FOCAL_OK;
         FOCAL_TRY(foci_feed_read(feed, &plan->order, first, count));
         const foci_batch batch = foci_feed_pass(feed, &plan->order, 0, count);
         FOCAL_TRY(foci_backward(trainable, &batch, &options, &part));
         loss->nll += part.nll;
         loss->targets += part.targets;
-        *is_stopped = must_stop && must_stop(user);
-        if (*is_stopped) return FOCAL_OK;
     }
     return FOCAL_OK;
 }

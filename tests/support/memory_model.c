@@ -73,6 +73,29 @@ static void fill_layer(const foci_config *c, const foci_model_weights *w, foci_l
     }
 }
 
+/* Numbers that are learned are the beginning of the same ones. */
+static focal_status fill_temperatures(focal_ctx *ctx, const foci_config *c, foci_model_weights *w)
+{
+    const foci_temperature_config *t = &c->temperature;
+    if (!t->is_there) return FOCAL_OK;
+    w->temperatures = foci_alloc(ctx, (size_t)c->L, sizeof *w->temperatures);
+    w->heads = foci_alloc(ctx, (size_t)c->H, sizeof *w->heads);
+    if (!w->temperatures || !w->heads) return FOCAL_ENOMEM;
+    for (int32_t n = 0; n < c->H; n++) w->heads[n] = !t->has_heads || t->heads[n];
+    for (int32_t n = 0; n < c->L; n++) {
+        w->temperatures[n] = (foci_temperature){.kind = t->kind,
+                                                .t = t->t,
+                                                .c = t->c,
+                                                .length = t->length,
+                                                .u = w->vectors,
+                                                .a = w->vectors,
+                                                .lt = w->vectors,
+                                                .heads = t->has_heads ? w->heads : NULL};
+        if (foci_temperature_reaches(t, n)) w->layers[n].temperature = &w->temperatures[n];
+    }
+    return FOCAL_OK;
+}
+
 focal_status memory_model_from_config(focal_ctx *ctx, const foci_config *config,
                                       focal_dtype precision, focal_model *out)
 {
@@ -97,6 +120,7 @@ focal_status memory_model_from_config(focal_ctx *ctx, const foci_config *config,
         w->final_norm = gain(c, w);
         w->is_tied = true;
         status = make_tables(out);
+        if (status == FOCAL_OK) status = fill_temperatures(ctx, c, w);
     }
     if (status != FOCAL_OK) memory_model_release(out);
     return status;
