@@ -205,7 +205,8 @@ static void bad_lines_are_refused(void **state)
         {"input data = x\n",
          "S:1: data, out, model and run have a meaning of their own, not 'data'"},
         {"input a = x\ninput a = y\n", "S:2: each input stands there once, not 'a'"},
-        {"hello\n", "S:1: 'hello' has no '=': a setting is `key = value`"},
+        {"hello\n", "S:1: there is no line 'hello', the nearest is 'seeds'"},
+        {"model.width 64\n", "S:1: 'model.width 64' has no '=': a setting is `key = value`"},
         {"\x01\n", "S:1: not plain UTF-8 text"},
     };
     focal_ctx *ctx = *state;
