@@ -71,11 +71,15 @@ static focal_corpus corpus_of(const cli_texts *paths, const files_options *o, cl
                           .user = line};
 }
 
+int files_stopped(void)
+{
+    return stopped_by > 0 ? 128 + (int)stopped_by : -1;
+}
+
 /* The exit code of a call that failed. */
 static int failed(const focal_ctx *ctx, focal_status status)
 {
-    if (stopped_by > 0) return stopped_by == SIGINT ? CLI_INTERRUPTED : 128 + (int)stopped_by;
-    return cli_fail_ctx(ctx, status);
+    return stopped_by > 0 ? files_stopped() : cli_fail_ctx(ctx, status);
 }
 
 int files_train(focal_ctx *ctx, const cli_texts *paths, const files_options *o)
@@ -90,6 +94,7 @@ int files_train(focal_ctx *ctx, const cli_texts *paths, const files_options *o)
     const focal_status status = focal_corpus_train(ctx, &corpus, &options, o->out, &result);
     cli_progress("%s", "");
     if (status != FOCAL_OK) return failed(ctx, status);
+    if (o->is_quiet) return CLI_DONE;
     const double seconds = writing_seconds() - line.started;
     if (o->is_json) {
         output_table table = {.is_json = true};
@@ -132,6 +137,7 @@ int files_tokenize(focal_ctx *ctx, const focal_tokenizer *tokenizer, const cli_t
         focal_corpus_tokenize(ctx, &corpus, tokenizer, o->out, &options, &result);
     cli_progress("%s", "");
     if (status != FOCAL_OK) return failed(ctx, status);
+    if (o->is_quiet) return CLI_DONE;
     const double seconds = writing_seconds() - line.started;
     if (o->is_json) {
         output_table table = {.is_json = true};

@@ -13,11 +13,15 @@ typedef struct files_options {
     int64_t vocab, shard_tokens;   /* 0: the default */
     int32_t split;                 /* index in FILES_SPLITS */
     bool trains, is_json;
+    bool is_quiet; /* nothing is said at the end of what went well */
 } files_options;
 
-/* Both return an exit code. */
+/* Both return an exit code; SIGINT, SIGTERM and SIGHUP are caught from then on. */
 int files_train(focal_ctx *ctx, const cli_texts *paths, const files_options *o);
 int files_tokenize(focal_ctx *ctx, const focal_tokenizer *tokenizer, const cli_texts *paths,
                    const files_options *o);
+
+/* The exit code of the signal that came since, or -1: none did. */
+int files_stopped(void);
 
 #endif /* CLI_TOKENIZE_FILES_H */

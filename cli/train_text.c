@@ -1,8 +1,123 @@
-/* focal train TEXT...: not there yet. */
-#include "train.h"
+/* focal train TEXT...: from texts to a model in one command. Each stage leaves its result in the
+ * folder (tokenizer.json, shards, run.conf, checkpoints) and is passed over where that is there, so
+ * the same command goes on wherever it was stopped. */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "focal/corpus.h"
+#include "measure.h"
+#include "text_folder.h"
+#include "text_plan.h"
+#include "tokenize_files.h"
+
+static const double default_minutes = 20.0;
+
+/* Training gets at least this part of the minutes, whatever the stages before it took. */
+static const double least_share = 0.2;
+
+typedef struct work {
+    focal_ctx *ctx;
+    const train_request *request;
+    int64_t text_bytes;
+    double began; /* seconds of the clock */
+    char tokenizer[TEXT_PATH_BYTES], shards[TEXT_PATH_BYTES], run_file[TEXT_PATH_BYTES];
+} work;
+
+static double minutes_left(const work *w)
+{
+    const double minutes = w->request->minutes, spent = (measure_now() - w->began) / 60.0;
+    return minutes - spent > least_share * minutes ? minutes - spent : least_share * minutes;
+}
+
+static int name_parts(work *w)
+{
+    const char *out = w->request->out;
+    int code = text_path(out, "tokenizer.json", w->tokenizer);
+    if (code == CLI_DONE) code = text_path(out, "shards", w->shards);
+    if (code == CLI_DONE) code = text_path(out, "run.conf", w->run_file);
+    return code;
+}
+
+static int make_tokenizer(const work *w)
+{
+    const train_request *r = w->request;
+    focal_plan plan;
+    if (text_has(r->out, "tokenizer.json")) return CLI_DONE;
+    const focal_plan_input input = {
+        .text_bytes = w->text_bytes, .vocab = r->vocab, .minutes = r->minutes};
+    const int code = text_plan_first(w->ctx, &input, &plan);
+    if (code != CLI_DONE) return code;
+    const files_options files = {
+        .out = w->tokenizer, .vocab = plan.vocab, .trains = true, .is_quiet = true};
+    if (!r->is_quiet)
+        (void)fprintf(stderr,
+                      "learning %d tokens (%d bytes, and the most frequent pieces of words)\n",
+                      plan.vocab, 256);
+    return files_train(w->ctx, &r->texts, &files);
+}
+
+static int make_shards(const work *w)
+{
+    const train_request *r = w->request;
+    focal_tokenizer *tokenizer = NULL;
+    if (text_has(r->out, "shards")) return CLI_DONE;
+    text_sweep(r->out);
+    const focal_status status = focal_tokenizer_open(w->ctx, w->tokenizer, &tokenizer);
+    if (status != FOCAL_OK) return cli_fail_ctx(w->ctx, status);
+    const files_options files = {.out = w->shards, .is_quiet = true};
+    const int code = files_tokenize(w->ctx, tokenizer, &r->texts, &files);
+    focal_tokenizer_free(tokenizer);
+    return code;
+}
+
+/* What the run is set to: as it began, or as the text and the time that is left say. */
+static int make_settings(const work *w, focal_run *run)
+{
+    const train_request *r = w->request;
+    focal_status status = FOCAL_OK;
+    if (text_has(r->out, "run.conf")) {
+        status = focal_run_read(run, w->run_file);
+    } else {
+        const int code = text_plan_run(w->ctx, r, w->shards, minutes_left(w), run);
+        if (code != CLI_DONE) return code;
+    }
+    for (int32_t n = 0; n < r->sets.count && status == FOCAL_OK; n++)
+        status = focal_run_set(run, r->sets.items[n]);
+    if (status == FOCAL_OK) status = focal_run_resolve(run);
+    return status == FOCAL_OK ? CLI_DONE : cli_fail_ctx(w->ctx, status);
+}
+
+static int train_on(const work *w)
+{
+    focal_run *run = NULL;
+    int code = make_tokenizer(w);
+    if (code == CLI_DONE) code = make_shards(w);
+    if (code == CLI_DONE) {
+        const focal_status status = focal_run_new(w->ctx, &run);
+        code = status == FOCAL_OK ? make_settings(w, run) : cli_fail_ctx(w->ctx, status);
+    }
+    if (code == CLI_DONE && files_stopped() >= 0) code = files_stopped();
+    if (code == CLI_DONE)
+        code = train_run(w->ctx, run, w->request);
+    else if (code == files_stopped() && !w->request->is_quiet)
+        (void)fprintf(stderr, "stopped before the first step; the same command goes on\n");
+    focal_run_free(run);
+    return code;
+}
 
 int train_from_texts(const train_request *request)
 {
-    return cli_wrong("train: '%s' is no run file (*.conf) and no folder of a run",
-                     request->texts.items[0]);
+    train_request asked = *request;
+    work w = {.request = &asked, .began = measure_now()};
+    if (asked.minutes <= 0.0) asked.minutes = default_minutes;
+    int code = text_check(&asked.texts, &w.text_bytes);
+    if (code == CLI_DONE) code = name_parts(&w);
+    if (code == CLI_DONE) code = cli_open_ctx(asked.threads, NULL, &w.ctx);
+    /* Before there is a folder: it may be too little, and then nothing should stay. */
+    if (code == CLI_DONE) code = text_plan_check(w.ctx, w.text_bytes);
+    if (code == CLI_DONE) code = text_folder_open(&asked);
+    if (code == CLI_DONE) code = train_on(&w);
+    focal_ctx_close(w.ctx);
+    return code;
 }

@@ -52,12 +52,30 @@ typedef struct focal_corpus_result {
 /* Writes the ids of all documents as shards into a folder, which must be empty or not be there and
  * appears when all is done. A document gets the begin tokens that the model expects, and behind it
  * the end token (focal_tokenizer_document_end). Special tokens in the text are plain text. The ids
- * are those of the whole documents, whatever pieces they are read in. options and result may be
- * NULL. */
+ * are those of the whole documents, whatever pieces they are read in. The folder gets the tokenizer
+ * too, as tokenizer.json and tokenizer_config.json. options and result may be NULL.
+ *
+ * FOCAL_EUNSUPPORTED when the tokenizer is a GGUF file's that tokenizer.json cannot say; else as
+ * above. */
 FOCAL_API focal_status focal_corpus_tokenize(focal_ctx *ctx, const focal_corpus *corpus,
                                              const focal_tokenizer *tokenizer, const char *folder,
                                              const focal_corpus_options *options,
                                              focal_corpus_result *result);
+
+typedef struct focal_shards_info {
+    int64_t tokens, documents;
+    int32_t vocab, shards; /* vocab: ids are below it */
+} focal_shards_info;
+
+/* What a folder of shards holds. FOCAL_EIO, or FOCAL_EFORMAT with the file, the value and the
+ * limit. */
+FOCAL_API focal_status focal_shards_describe(focal_ctx *ctx, const char *folder,
+                                             focal_shards_info *info);
+
+/* Appends the text of the tokens begin..begin+count-1, by the tokenizer in the folder; it may begin
+ * and end within a character. FOCAL_EINVAL when they are not all there; else as describe. */
+FOCAL_API focal_status focal_shards_text(focal_ctx *ctx, const char *folder, int64_t begin,
+                                         int64_t count, focal_buffer *out);
 
 FOCAL_END_DECLS
 #endif /* FOCAL_CORPUS_H */

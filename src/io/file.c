@@ -278,3 +278,17 @@ void foci_writer_abandon(foci_writer *writer)
     foci_free(writer->ctx, writer->path);
     foci_free(writer->ctx, writer);
 }
+
+focal_status foci_copy_file(focal_ctx *ctx, const char *from, const char *to)
+{
+    foci_map map;
+    foci_writer *file = NULL;
+    FOCAL_TRY(foci_map_open(ctx, from, &map));
+    focal_status status = foci_writer_open(ctx, to, &file);
+    if (status == FOCAL_OK) {
+        foci_writer_put(file, map.data, map.bytes);
+        status = foci_writer_commit(file);
+    }
+    foci_map_close(&map);
+    return status;
+}

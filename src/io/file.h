@@ -27,6 +27,9 @@ bool foci_map_load(focal_ctx *ctx, const foci_map *map);
 focal_status foci_read_file(focal_ctx *ctx, const char *path, size_t limit, char **data,
                             size_t *bytes);
 
+/* A copy of a regular file, which appears whole or not at all. */
+focal_status foci_copy_file(focal_ctx *ctx, const char *from, const char *to);
+
 /* "folder/name", with the first folder_bytes of folder; the caller frees it with foci_free. NULL
  * without memory. */
 char *foci_path_join(focal_ctx *ctx, const char *folder, size_t folder_bytes, const char *name);

@@ -33,6 +33,8 @@ typedef struct foci_shard_options {
 /* FOCAL_EINVAL on a wrong option and when the folder is not empty, FOCAL_EIO. */
 focal_status foci_shard_writer_open(focal_ctx *ctx, const char *folder,
                                     const foci_shard_options *options, foci_shard_writer **out);
+/* Where the files are until then: what else is put there belongs to the set. The writer's. */
+const char *foci_shard_writer_folder(const foci_shard_writer *writer);
 /* A document begins with the next id; one without ids is none. */
 focal_status foci_shard_writer_begin(foci_shard_writer *writer);
 /* FOCAL_EINVAL when an id is not in 0..vocab-1 or no document has begun. */

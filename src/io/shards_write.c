@@ -175,6 +175,11 @@ static focal_status close_shard(foci_shard_writer *w, bool is_last)
     return foci_writer_commit(file);
 }
 
+const char *foci_shard_writer_folder(const foci_shard_writer *writer)
+{
+    return writer->temporary;
+}
+
 focal_status foci_shard_writer_begin(foci_shard_writer *writer)
 {
     writer->is_pending = writer->has_document = true;

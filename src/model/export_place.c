@@ -192,16 +192,7 @@ focal_status foci_export_copy(focal_ctx *ctx, const char *from, const char *to)
 {
     struct stat info;
     if (stat(from, &info) != 0) return errno == ENOENT ? FOCAL_OK : fail_errno(ctx, from);
-    foci_map map;
-    foci_writer *file = NULL;
-    FOCAL_TRY(foci_map_open(ctx, from, &map));
-    focal_status status = foci_writer_open(ctx, to, &file);
-    if (status == FOCAL_OK) {
-        foci_writer_put(file, map.data, map.bytes);
-        status = foci_writer_commit(file);
-    }
-    foci_map_close(&map);
-    return status;
+    return foci_copy_file(ctx, from, to);
 }
 
 focal_status foci_export_copy_file(focal_ctx *ctx, const char *from, const char *to,

@@ -90,7 +90,8 @@ static focal_status open_tokenizer_gguf(focal_model *model)
     foci_text kind = {"no_vocab", 8};
     FOCAL_TRY(foci_gguf_get_text(model->gguf, "tokenizer.ggml.model", &kind));
     if (foci_text_equal(kind, foci_text_of("no_vocab"))) return FOCAL_OK;
-    return foci_tokenizer_from_gguf(model->ctx, model->gguf, &model->tokenizer);
+    FOCAL_TRY(foci_tokenizer_from_gguf(model->ctx, model->gguf, &model->tokenizer));
+    return foci_tokenizer_set_origin(model->tokenizer, model->path, true);
 }
 
 static focal_status open_gguf(focal_model *model)
@@ -120,6 +121,7 @@ static focal_status open_tokenizer_json(focal_model *model)
     if (status == FOCAL_OK)
         status = foci_tokenizer_from_json(model->ctx, path, json, model->dir->tokenizer_config,
                                           &model->tokenizer);
+    if (status == FOCAL_OK) status = foci_tokenizer_set_origin(model->tokenizer, path, false);
     foci_json_free(json);
     foci_free(model->ctx, text);
     return status;

@@ -8,6 +8,7 @@
 #include "text/documents.h"
 #include "text/text_cut.h"
 #include "text/tokenizer.h"
+#include "text/tokenizer_export.h"
 
 static focal_status train_text(void *user, const char *text, size_t bytes)
 {
@@ -135,7 +136,10 @@ focal_status foci_corpus_tokenize(focal_ctx *ctx, const focal_corpus *corpus,
     focal_corpus_progress counts = {0};
     foci_shards_info info = {0};
     FOCAL_TRY(foci_shard_writer_open(ctx, folder, &options, &t.writer));
-    focal_status status = foci_documents_read(ctx, corpus, &sink, &counts);
+    /* At once: what the tokenizer came from may change while much text is read. */
+    focal_status status =
+        foci_tokenizer_write_folder(ctx, tokenizer, foci_shard_writer_folder(t.writer));
+    if (status == FOCAL_OK) status = foci_documents_read(ctx, corpus, &sink, &counts);
     if (status == FOCAL_OK)
         status = foci_shard_writer_finish(t.writer, &info);
     else

@@ -58,7 +58,18 @@ void focal_tokenizer_free(focal_tokenizer *tokenizer)
     foci_bpe_free(&tokenizer->bpe);
     foci_unigram_free(&tokenizer->unigram);
     foci_vocab_free(tokenizer->vocab);
+    foci_free(ctx, tokenizer->origin);
     foci_free(ctx, tokenizer);
+}
+
+focal_status foci_tokenizer_set_origin(focal_tokenizer *tokenizer, const char *path, bool is_gguf)
+{
+    const size_t bytes = strlen(path) + 1;
+    tokenizer->origin = foci_alloc(tokenizer->ctx, bytes, 1);
+    if (!tokenizer->origin) return FOCAL_ENOMEM;
+    memcpy(tokenizer->origin, path, bytes);
+    tokenizer->origin_is_gguf = is_gguf;
+    return FOCAL_OK;
 }
 
 /* Finds the bytes that stand before a sign for space inside of a token. Where no token has one

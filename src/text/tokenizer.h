@@ -48,6 +48,8 @@ struct focal_tokenizer {
     focal_special_ids special;
     int32_t ends[FOCI_ENDS];
     int32_t end_count;
+    char *origin; /* the file that it came from, tokenizer.json or GGUF; NULL: from memory */
+    bool origin_is_gguf;
 };
 
 /* From a parsed tokenizer.json, with tokenizer_config.json or NULL; `what` names it in messages.
@@ -82,6 +84,9 @@ focal_status foci_tokenizer_from_source(focal_ctx *ctx, const foci_vocab_source 
 /* For the loaders: an empty tokenizer, and what is left to do when all is filled in. */
 focal_status foci_tokenizer_new(focal_ctx *ctx, focal_tokenizer **out);
 void foci_tokenizer_finish(focal_tokenizer *tokenizer);
+
+/* Remembers the file that it came from, for foci_tokenizer_write_folder(). FOCAL_ENOMEM. */
+focal_status foci_tokenizer_set_origin(focal_tokenizer *tokenizer, const char *path, bool is_gguf);
 
 /* One more token that ends a text; a negative one is none. False when there are FOCI_ENDS. */
 bool foci_tokenizer_add_end(focal_tokenizer *tokenizer, int32_t id);

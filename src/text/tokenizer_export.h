@@ -28,6 +28,12 @@ focal_status foci_tokenizer_put_gguf(focal_ctx *ctx, const char *what,
  * FOCAL_EUNSUPPORTED when two tokens have one name. */
 focal_status foci_tokenizer_write_json(focal_ctx *ctx, foci_gguf *gguf, const char *folder);
 
+/* Puts the files of a tokenizer that came from one into a folder: copies of tokenizer.json and,
+ * where it is there, tokenizer_config.json, or both written from GGUF as above. One that came from
+ * memory writes nothing. FOCAL_EIO when its file cannot be read any more. */
+focal_status foci_tokenizer_write_folder(focal_ctx *ctx, const focal_tokenizer *tokenizer,
+                                         const char *folder);
+
 /* Writes tokenizer.json alone, from what a GGUF file would hold. */
 struct foci_vocab_source;
 focal_status foci_tokenizer_write_source(focal_ctx *ctx, const struct foci_vocab_source *source,

@@ -8,6 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "focal/model.h"
+#include "io/file.h"
 #include "io/input.h"
 #include "support/tokenizer_files.h"
 #include "text/corpus.h"
@@ -47,6 +49,10 @@ static void remove_set(const char *path)
         (void)snprintf(file, sizeof file, "%s/shard-%05d.tokens", path, n);
         if (unlink(file) != 0) break;
     }
+    (void)snprintf(file, sizeof file, "%s/tokenizer.json", path);
+    (void)unlink(file);
+    (void)snprintf(file, sizeof file, "%s/tokenizer_config.json", path);
+    (void)unlink(file);
     assert_int_equal(rmdir(path), 0);
 }
 
@@ -435,11 +441,108 @@ static void progress_can_end_it(void **state)
     folder_remove(&f);
 }
 
+/* A tokenizer from a file of the folder, with a config beside it. */
+static focal_tokenizer *tokenizer_file(focal_ctx *ctx, const folder *f)
+{
+    static const char config[] = "{\"eos_token\": \"<|end|>\"}";
+    size_t bytes;
+    focal_tokenizer *t = NULL;
+    void *text = read_bytes(FOCAL_TEST_DIR "/golden/tokenizers/gpt2.json", &bytes);
+    write_bytes(folder_file(f, "tokenizer.json"), text, bytes);
+    write_bytes(folder_file(f, "tokenizer_config.json"), config, sizeof config - 1);
+    free(text);
+    assert_status(ctx, focal_tokenizer_open(ctx, folder_file(f, "tokenizer.json"), &t), FOCAL_OK);
+    return t;
+}
+
+/* The tokenizer in the set gives the ids of the one that made it; for all documents. */
+static void check_set_tokenizer(focal_ctx *ctx, const focal_tokenizer *t, const char *set)
+{
+    char path[128];
+    focal_tokenizer *copy = NULL;
+    (void)snprintf(path, sizeof path, "%s/tokenizer.json", set);
+    assert_status(ctx, focal_tokenizer_open(ctx, path, &copy), FOCAL_OK);
+    assert_int_equal(focal_tokenizer_document_end(copy), focal_tokenizer_document_end(t));
+    for (size_t n = 0; n < FOCAL_COUNT(documents); n++) {
+        const char *text = documents[n];
+        const unsigned flags = FOCAL_ENCODE_ADD_SPECIAL;
+        focal_ids a = {0}, b = {0};
+        assert_status(ctx, focal_tokenizer_encode(ctx, t, text, strlen(text), flags, &a), FOCAL_OK);
+        assert_status(ctx, focal_tokenizer_encode(ctx, copy, text, strlen(text), flags, &b),
+                      FOCAL_OK);
+        assert_int_equal(a.count, b.count);
+        if (a.count > 0) assert_memory_equal(a.ids, b.ids, (size_t)a.count * sizeof *a.ids);
+        focal_ids_free(ctx, &a);
+        focal_ids_free(ctx, &b);
+    }
+    focal_tokenizer_free(copy);
+}
+
+static void sets_have_their_tokenizer(void **state)
+{
+    focal_ctx *ctx = *state;
+    const folder f = folder_new();
+    char text[80], set[80], path[128];
+    (void)snprintf(text, sizeof text, "%s", folder_file(&f, "a.txt"));
+    (void)snprintf(set, sizeof set, "%s", folder_file(&f, "set"));
+    write_bytes(text, documents[0], strlen(documents[0]));
+    const char *name = text;
+    const focal_corpus corpus = {.paths = &name, .path_count = 1};
+
+    focal_tokenizer *t = tokenizer_file(ctx, &f);
+    assert_status(ctx, focal_corpus_tokenize(ctx, &corpus, t, set, NULL, NULL), FOCAL_OK);
+    check_set_tokenizer(ctx, t, set);
+    focal_shards_info info;
+    focal_buffer back = {0};
+    assert_status(ctx, focal_shards_describe(ctx, set, &info), FOCAL_OK);
+    assert_int_equal(info.documents, 1);
+    assert_int_equal(info.vocab, focal_tokenizer_size(t));
+    assert_status(ctx, focal_shards_text(ctx, set, 0, info.tokens, &back), FOCAL_OK);
+    assert_int_equal(back.bytes, strlen(documents[0]));
+    assert_memory_equal(back.data, documents[0], back.bytes);
+    assert_status(ctx, focal_shards_text(ctx, set, 1, info.tokens, &back), FOCAL_EINVAL);
+    assert_status(ctx, focal_shards_describe(ctx, text, &info), FOCAL_EIO);
+    focal_buffer_free(ctx, &back);
+    (void)snprintf(path, sizeof path, "%s/tokenizer_config.json", set);
+    assert_int_equal(access(path, F_OK), 0);
+    remove_set(set);
+
+    assert_int_equal(unlink(folder_file(&f, "tokenizer.json")), 0); /* it cannot be copied now */
+    assert_status(ctx, focal_corpus_tokenize(ctx, &corpus, t, set, NULL, NULL), FOCAL_EIO);
+    assert_non_null(strstr(focal_ctx_error(ctx), "tokenizer.json: No such file"));
+    assert_int_equal(access(set, F_OK), -1);
+    focal_tokenizer_free(t);
+
+    /* A model's, which is a file or a directory: this one, with the files of another. */
+    static const char few[] = "{\"pre_tokenizer\":{\"type\":\"ByteLevel\"},\"model\":{\"type\":"
+                              "\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"ab\":2},\"merges\":[\"a b\"]}}";
+    write_bytes(folder_file(&f, "tokenizer.json"), few, sizeof few - 1);
+    assert_int_equal(unlink(folder_file(&f, "tokenizer_config.json")), 0);
+    static const char *const files[] = {"config.json", "model.safetensors"};
+    for (size_t n = 0; n < FOCAL_COUNT(files); n++) {
+        char from[256];
+        (void)snprintf(from, sizeof from, FOCAL_TEST_DIR "/golden/models/qwen3/%s", files[n]);
+        assert_status(ctx, foci_copy_file(ctx, from, folder_file(&f, files[n])), FOCAL_OK);
+    }
+    const char *const models[] = {FOCAL_TEST_DIR "/golden/models/tiny.gguf", f.path};
+    for (size_t n = 0; n < FOCAL_COUNT(models); n++) {
+        focal_model *model = NULL;
+        assert_status(ctx, focal_model_open(ctx, models[n], NULL, &model), FOCAL_OK);
+        const focal_tokenizer *own = focal_model_tokenizer(model);
+        assert_non_null(own);
+        assert_status(ctx, focal_corpus_tokenize(ctx, &corpus, own, set, NULL, NULL), FOCAL_OK);
+        check_set_tokenizer(ctx, own, set);
+        remove_set(set);
+        focal_model_close(model);
+    }
+    folder_remove(&f);
+}
+
 static void failing_memory_leaves_nothing(void **state)
 {
     focal_ctx *ctx = *state;
     const folder f = folder_new();
-    focal_tokenizer *t = golden_tokenizer(ctx, "gpt2");
+    focal_tokenizer *t = tokenizer_file(ctx, &f);
     char path[80], set[80];
     (void)snprintf(path, sizeof path, "%s", folder_file(&f, "lines.jsonl"));
     (void)snprintf(set, sizeof set, "%s", folder_file(&f, "set"));
@@ -455,7 +558,7 @@ static void failing_memory_leaves_nothing(void **state)
         assert_true(n < 1000);
         if (status == FOCAL_OK) break;
         assert_int_equal(status, FOCAL_ENOMEM);
-        assert_int_equal(folder_count(&f), 1);
+        assert_int_equal(folder_count(&f), 3);
     }
     remove_set(set);
     focal_tokenizer_free(t);
@@ -472,6 +575,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(faults_have_their_sentence, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(compressed_files_are_expanded, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(progress_can_end_it, open_ctx, close_ctx),
+        cmocka_unit_test_setup_teardown(sets_have_their_tokenizer, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(failing_memory_leaves_nothing, open_ctx, close_ctx),
     };
     return cmocka_run_group_tests_name("corpus", tests, NULL, NULL);
