@@ -140,11 +140,6 @@ static int run_sweep(focal_ctx *ctx, focal_sweep *sweep, const sweep_options *o)
     int code = check_inputs(sweep);
     if (code == CLI_DONE) code = write_settings(ctx, sweep, o);
     if (code == CLI_DONE) code = sweep_run_all(ctx, sweep, &request);
-    if (code == CLI_DONE || code == CLI_FAILED) {
-        const char *baseline = focal_sweep_baseline(sweep);
-        printf("focal report %s%s%s%s\n", o->out, *baseline ? " --baseline '" : "", baseline,
-               *baseline ? "'" : "");
-    }
     return code;
 }
 

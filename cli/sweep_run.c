@@ -130,10 +130,9 @@ static bool is_measured(const sweep_work *w, const char *name, int32_t run)
 }
 
 /* Starts focal with words that have a NUL behind each. */
-static pid_t start_words(const sweep_work *w, const focal_sweep_command *command,
-                         const char *output, const char *messages, int64_t threads)
+static pid_t start_words(const focal_sweep_command *command, const char *output,
+                         const char *messages, int64_t threads)
 {
-    (void)w;
     const char **words = calloc((size_t)command->count + 1, sizeof *words);
     if (!words) return 0;
     const char *at = command->words.data;
@@ -185,7 +184,7 @@ static int start_after(const sweep_work *w, job *j)
         char *head = after_head(&command);
         code = head ? append_text(part, head) : CLI_FAILED;
         free(head);
-        if (code == CLI_DONE) j->child = start_words(w, &command, part, messages, w->job_threads);
+        if (code == CLI_DONE) j->child = start_words(&command, part, messages, w->job_threads);
         if (!j->child) code = CLI_FAILED;
     }
     focal_buffer_free(w->ctx, &command.words);
@@ -348,7 +347,7 @@ static int prepare_output(const sweep_work *w, const focal_sweep_command *comman
         (void)unlink(head_path);
         code = append_text(head_path, head);
         const pid_t child =
-            code == CLI_DONE ? start_words(w, command, NULL, messages, w->request->threads) : 0;
+            code == CLI_DONE ? start_words(command, NULL, messages, w->request->threads) : 0;
         code = child ? wait_for(child) : CLI_FAILED;
         last_line(messages, "", line);
         if (code == CLI_DONE && access(command->output, F_OK) != 0)
@@ -388,6 +387,14 @@ static int64_t count_tokens(focal_sweep *sweep)
     return tokens;
 }
 
+/* The command that shows what came out. */
+static void print_report(const sweep_work *w)
+{
+    const char *baseline = focal_sweep_baseline(w->sweep);
+    printf("focal report %s%s%s%s\n", w->request->out, *baseline ? " --baseline '" : "", baseline,
+           *baseline ? "'" : "");
+}
+
 int sweep_run_all(focal_ctx *ctx, focal_sweep *sweep, const sweep_request *request)
 {
     sweep_work *w = calloc(1, sizeof *w);
@@ -407,6 +414,7 @@ int sweep_run_all(focal_ctx *ctx, focal_sweep *sweep, const sweep_request *reque
     } else if (code == CLI_DONE) {
         (void)fprintf(stderr, "%d runs finished, %d were before, %d failed\n", w->finished,
                       w->skipped, w->failed);
+        print_report(w);
         if (w->failed > 0) code = CLI_FAILED;
     }
     free(w);
