@@ -19,7 +19,10 @@ char *after_head(const focal_sweep_command *command)
     if (!file) return NULL;
     char *words = malloc(command->words.bytes + 1);
     for (size_t n = 0; words && n < command->words.bytes; n++)
-        words[n] = command->words.data[n] ? command->words.data[n] : ' ';
+        if (command->words.data[n])
+            words[n] = command->words.data[n];
+        else
+            words[n] = ' ';
     (void)fputs(HEAD, file);
     if (words) json_write_text(file, words, command->words.bytes - 1);
     (void)fputs("}\n", file);

@@ -339,7 +339,7 @@ static int prepare_output(const sweep_work *w, const focal_sweep_command *comman
     char *head = after_head(command), *made = read_whole(head_path);
     int code = head ? CLI_DONE : cli_fail("no memory for a command");
     if (code == CLI_DONE && access(command->output, F_OK) == 0) {
-        if (!made || strcmp(made, head) != 0)
+        if (!head || !made || strcmp(made, head) != 0)
             code = cli_fail("%s was made by another command (%s): take another -o, or remove it",
                             command->output, head_path);
     } else if (code == CLI_DONE) {

@@ -29,14 +29,13 @@ static focal_status resolve(focal_ctx *ctx, const focal_copy_plan *plan, shape *
                          passage, length);
     if (!plan->texts || plan->text_count < 1)
         return foci_fail(ctx, FOCAL_EINVAL, "copy: no text to take passages from");
-    const int64_t rest = plan->has_even_places ? EVEN_BETWEEN_REST : 0;
+    const int64_t need = passage + between + (plan->has_even_places ? EVEN_BETWEEN_REST : 0);
     for (int32_t n = 0; n < plan->text_count; n++)
-        if (plan->texts[n].count < passage + between + rest || plan->texts[n].count > INT32_MAX)
+        if (plan->texts[n].count < need || plan->texts[n].count > INT32_MAX)
             return foci_fail(
                 ctx, FOCAL_EINVAL,
                 "copy: text %d has %lld tokens, a passage of %d and %lld between need %lld", n + 1,
-                (long long)plan->texts[n].count, passage, (long long)between,
-                (long long)(passage + between + rest));
+                (long long)plan->texts[n].count, passage, (long long)between, (long long)need);
     *out = (shape){passage, length, (int32_t)between, begin_count};
     return FOCAL_OK;
 }
@@ -49,7 +48,8 @@ typedef struct places {
 
 static places even_places(const focal_copy_plan *plan, const shape *s, int64_t n)
 {
-    const double u = (double)(n / plan->text_count);
+    const int64_t round = n / plan->text_count;
+    const double u = (double)round;
     places p = {n % plan->text_count, (n + 1) % plan->text_count, 0, 0};
     const int64_t passage_room = plan->texts[p.passage_text].count - s->passage - EVEN_PASSAGE_REST;
     const int64_t between_room = plan->texts[p.between_text].count - s->between - EVEN_BETWEEN_REST;

@@ -3,6 +3,7 @@
 #include "eval/recall_text.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "base/ctx.h"
 #include "base/error.h"
@@ -77,8 +78,8 @@ static focal_status write_text(focal_ctx *ctx, const source *s, int64_t n, foci_
                                foci_recall_room *room, focal_buffer *text)
 {
     FOCAL_TRY(draw_keys(ctx, s, shape.pairs, room->keys));
+    memset(room->is_asked, 0, sizeof room->is_asked);
     for (int32_t i = 0; i < shape.pairs; i++) {
-        room->is_asked[i] = false;
         FOCAL_TRY(put_line(ctx, room->keys[i], draw(s, STREAM_VALUES, (uint64_t)i, VALUES), text));
     }
     FOCAL_TRY(foci_buffer_put(ctx, text, "\n", 1));

@@ -129,7 +129,7 @@ static focal_status fill_texts(focal_sweep *sweep, foci_run *run)
             return foci_fail(sweep->ctx, FOCAL_EINVAL, "%s: '%s' is longer than %d bytes",
                              sweep->path, foci_run_keys[n].name, FOCI_RUN_TEXT - 1);
         memset(field, 0, FOCI_RUN_TEXT);
-        memcpy(field, filled, strlen(filled));
+        (void)snprintf(field, FOCI_RUN_TEXT, "%s", filled);
     }
     return FOCAL_OK;
 }

@@ -93,7 +93,10 @@ static void make_label(const char *prefix, foci_text value, char out[FOCI_SWEEP_
         const char c = value.data[n];
         const bool is_plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
                               (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '-';
-        out[used++] = is_plain ? c : '_';
+        if (is_plain)
+            out[used++] = c;
+        else
+            out[used++] = '_';
         out[used] = '\0';
     }
 }
@@ -112,13 +115,16 @@ static void label_value(foci_text name, foci_text value, char out[FOCI_SWEEP_LAB
     make_label(prefix, value, out);
 }
 
-static focal_status new_choice(parser *p, foci_sweep_dimension *d, foci_sweep_choice **choice)
+/* NULL, with the message set, when there are too many. */
+static foci_sweep_choice *new_choice(parser *p, foci_sweep_dimension *d)
 {
-    if (d->count == FOCI_SWEEP_CHOICES)
-        return too_many(p, "values, cases or seeds", FOCI_SWEEP_CHOICES);
-    *choice = &d->choices[d->count++];
-    **choice = (foci_sweep_choice){.first = p->sweep->setting_count, .count = 1};
-    return FOCAL_OK;
+    if (d->count == FOCI_SWEEP_CHOICES) {
+        (void)too_many(p, "values, cases or seeds", FOCI_SWEEP_CHOICES);
+        return NULL;
+    }
+    foci_sweep_choice *choice = &d->choices[d->count++];
+    *choice = (foci_sweep_choice){.first = p->sweep->setting_count, .count = 1};
+    return choice;
 }
 
 static focal_status read_grid(parser *p, foci_text line)
@@ -133,8 +139,8 @@ static focal_status read_grid(parser *p, foci_text line)
     for (bool is_last = false; !is_last;) {
         foci_text value = values;
         is_last = !foci_line_cut(values, '|', &value, &values);
-        foci_sweep_choice *choice = NULL;
-        FOCAL_TRY(new_choice(p, d, &choice));
+        foci_sweep_choice *choice = new_choice(p, d);
+        if (!choice) return FOCAL_EFORMAT;
         FOCAL_TRY(add_setting(p, name, value));
         label_value(name, value, choice->label);
     }
@@ -146,9 +152,9 @@ static focal_status read_case(parser *p, foci_text line)
     static const char form[] = "a case is `case name: key=value key=value ...`";
     foci_sweep *s = p->sweep;
     foci_text name, words, word, key, value;
-    foci_sweep_choice *choice = NULL;
     if (!foci_line_cut(line, ':', &name, &words) || name.bytes == 0) return wrong(p, form, line);
-    FOCAL_TRY(new_choice(p, &s->dimensions[0], &choice));
+    foci_sweep_choice *choice = new_choice(p, &s->dimensions[0]);
+    if (!choice) return FOCAL_EFORMAT;
     make_label("", name, choice->label);
     if (strlen(choice->label) != name.bytes || memcmp(choice->label, name.data, name.bytes) != 0)
         return foci_fail(p->ctx, FOCAL_EFORMAT,
@@ -192,8 +198,8 @@ static focal_status add_seeds(parser *p, foci_text item)
     if (to - from >= FOCI_SWEEP_CHOICES) return too_many(p, "seeds", FOCI_SWEEP_CHOICES);
     foci_sweep_dimension *d = &p->sweep->dimensions[SEED_DIMENSION];
     for (int64_t seed = from; seed <= to; seed++) {
-        foci_sweep_choice *choice = NULL;
-        FOCAL_TRY(new_choice(p, d, &choice));
+        foci_sweep_choice *choice = new_choice(p, d);
+        if (!choice) return FOCAL_EFORMAT;
         choice->count = 0;
         choice->seed = seed;
         (void)snprintf(choice->label, sizeof choice->label, "s%lld", (long long)seed);
