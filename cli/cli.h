@@ -30,11 +30,14 @@ int cli_bench_train(int argc, char **argv);
 int cli_chat(int argc, char **argv);
 int cli_demo(int argc, char **argv);
 int cli_eval(int argc, char **argv);
+int cli_eval_copy(int argc, char **argv);
 int cli_eval_ppl(int argc, char **argv);
+int cli_eval_recall(int argc, char **argv);
 int cli_export(int argc, char **argv);
 int cli_generate(int argc, char **argv);
 int cli_info(int argc, char **argv);
 int cli_pull(int argc, char **argv);
+int cli_sweep(int argc, char **argv);
 int cli_tokenize(int argc, char **argv);
 int cli_train(int argc, char **argv);
 

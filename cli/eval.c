@@ -10,7 +10,9 @@
 #include "options.h"
 
 static const cli_verb evals[] = {
+    {"copy", "how well a model repeats a passage it has read", cli_eval_copy},
     {"ppl", "perplexity of a text", cli_eval_ppl},
+    {"recall", "how well a model knows values it has read", cli_eval_recall},
 };
 
 int cli_eval(int argc, char **argv)

@@ -16,6 +16,7 @@
 #include "focal/quant.h"
 #include "focal/report.h"
 #include "focal/route.h"
+#include "focal/sweep.h"
 #include "focal/tokenizer.h"
 
 #endif /* FOCAL_FOCAL_H */

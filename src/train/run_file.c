@@ -7,6 +7,7 @@
 #include "base/ctx.h"
 #include "base/error.h"
 #include "io/file.h"
+#include "train/run_line.h"
 #include "train/run_value.h"
 
 enum { PLACE_BYTES = 128, NAME_SHOWN = 64 };
@@ -17,48 +18,6 @@ typedef struct place {
     focal_status status; /* of what is wrong there */
     char text[PLACE_BYTES];
 } place;
-
-static bool is_blank(char c)
-{
-    return c == ' ' || c == '\t';
-}
-
-static foci_text trim(foci_text text)
-{
-    while (text.bytes > 0 && is_blank(text.data[0]))
-        text = (foci_text){text.data + 1, text.bytes - 1};
-    while (text.bytes > 0 && is_blank(text.data[text.bytes - 1])) text.bytes--;
-    return text;
-}
-
-/* Without the comment, which begins with a # at the start or behind a blank, outside quotes. */
-static foci_text without_comment(foci_text line)
-{
-    bool is_quoted = false;
-    for (size_t n = 0; n < line.bytes; n++) {
-        const char c = line.data[n];
-        if (is_quoted && c == '\\')
-            n++;
-        else if (c == '"')
-            is_quoted = !is_quoted;
-        else if (c == '#' && !is_quoted && (n == 0 || is_blank(line.data[n - 1])))
-            return (foci_text){line.data, n};
-    }
-    return line;
-}
-
-/* Tabs may stand between words; everything else must fit into a message of one line. */
-static bool is_readable(foci_text line)
-{
-    size_t begin = 0;
-    for (size_t n = 0; n <= line.bytes; n++) {
-        if (n < line.bytes && line.data[n] != '\t') continue;
-        if (n > begin && !foci_text_is_plain((foci_text){line.data + begin, n - begin}))
-            return false;
-        begin = n + 1;
-    }
-    return true;
-}
 
 static int shown(foci_text text)
 {
@@ -73,8 +32,8 @@ static focal_status read_setting(const place *at, foci_text setting, foci_run *r
         return foci_fail(at->ctx, at->status, "%s: '%.*s' has no '=': a setting is `key = value`",
                          at->text, shown(setting), setting.data);
     const size_t name_bytes = (size_t)(equals - setting.data);
-    const foci_text name = trim((foci_text){setting.data, name_bytes});
-    const foci_text value = trim((foci_text){equals + 1, setting.bytes - name_bytes - 1});
+    const foci_text name = foci_line_trim((foci_text){setting.data, name_bytes});
+    const foci_text value = foci_line_trim((foci_text){equals + 1, setting.bytes - name_bytes - 1});
     *key = foci_run_find(name);
     if (*key < 0)
         return foci_fail(at->ctx, at->status, "%s: there is no key '%.*s', the nearest is '%s'",
@@ -91,17 +50,14 @@ focal_status foci_run_parse(focal_ctx *ctx, const char *path, foci_text text, fo
 {
     int64_t lines[FOCI_RUN_KEYS] = {0}; /* where each key stood */
     int64_t number = 0;
-    for (size_t begin = 0, end = 0; begin < text.bytes; begin = end + 1) {
-        const char *line_end = memchr(text.data + begin, '\n', text.bytes - begin);
-        end = line_end ? (size_t)(line_end - text.data) : text.bytes;
-        foci_text line = {text.data + begin, end - begin};
-        if (line.bytes > 0 && line.data[line.bytes - 1] == '\r') line.bytes--;
+    foci_text line;
+    while (foci_line_next(&text, &line)) {
         place at = {.ctx = ctx, .status = FOCAL_EFORMAT};
         (void)snprintf(at.text, sizeof at.text, "%.*s:%lld", PLACE_BYTES - 24, path,
                        (long long)++number);
-        if (!is_readable(line))
+        if (!foci_line_is_plain(line))
             return foci_fail(ctx, FOCAL_EFORMAT, "%s: not plain UTF-8 text", at.text);
-        const foci_text setting = trim(without_comment(line));
+        const foci_text setting = foci_line_bare(line);
         if (setting.bytes == 0) continue;
         int key = 0;
         FOCAL_TRY(read_setting(&at, setting, run, &key));
@@ -128,7 +84,8 @@ focal_status foci_run_set(focal_ctx *ctx, const char *assignment, foci_run *run)
     const foci_text setting = foci_text_of(assignment);
     const place at = {.ctx = ctx, .status = FOCAL_EINVAL, .text = "--set"};
     int key = 0;
-    if (!is_readable(setting)) return foci_fail(ctx, FOCAL_EINVAL, "--set: not plain UTF-8 text");
+    if (!foci_line_is_plain(setting))
+        return foci_fail(ctx, FOCAL_EINVAL, "--set: not plain UTF-8 text");
     return read_setting(&at, setting, run, &key);
 }
 

@@ -9,7 +9,7 @@
 enum {
     FOCI_RUN_TEXT = 1024, /* bytes of a text with its NUL */
     FOCI_RUN_LIST = 256,  /* numbers in a list */
-    FOCI_RUN_KEYS = 55,
+    FOCI_RUN_KEYS = 56,
     FOCI_RUN_VALUE = 4 * FOCI_RUN_TEXT, /* bytes that hold any value as it is written */
     FOCI_RUN_FILE_BYTES = 1 << 20       /* the largest file that is read */
 };
@@ -61,6 +61,7 @@ typedef struct foci_run {
         bool tied;
         double rope_base;
         int64_t qk_norm;
+        double qk_gain;
     } model;
     struct {
         int64_t kind;

@@ -59,6 +59,9 @@ const foci_run_key foci_run_keys[FOCI_RUN_KEYS] = {
     CHOICE("model.qk_norm", model.qk_norm, "plain|gain|none", "plain",
            "norm of queries and keys: without gain, so that a temperature binds; with one; none "
            "(gpt2's default)"),
+    REAL(
+        "model.qk_gain", model.qk_gain, 0.01, 100, "1",
+        "what the gain of the queries' norm begins with; 1 / t is the control for a temperature t"),
 
     CHOICE("temperature.kind", temperature.kind, "constant|learned|learned-paper|per-head|length",
            "constant", "how the temperature of attention comes about"),

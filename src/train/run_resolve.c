@@ -64,6 +64,12 @@ static focal_status resolve_model(focal_ctx *ctx, foci_run *run)
     if (!is_gpt2 && run->model.head_dim % 2 != 0)
         return foci_fail(ctx, FOCAL_EINVAL, "run: model.head_dim is %lld, rope needs an even one",
                          (long long)run->model.head_dim);
+    if (run->model.qk_gain != 1.0 &&
+        (run->model.qk_norm != FOCI_RUN_QK_GAIN || run->start.from[0] != '\0'))
+        return foci_fail(ctx, FOCAL_EINVAL,
+                         "run: model.qk_gain is %g, which needs a new model with model.qk_norm = "
+                         "gain",
+                         run->model.qk_gain);
     if (!is_gpt2) return FOCAL_OK;
 
     if (!is_given(run, "model.qk_norm")) run->model.qk_norm = FOCI_RUN_QK_NONE;

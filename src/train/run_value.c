@@ -278,7 +278,7 @@ int foci_run_find(foci_text name)
 }
 
 /* Letters to put in, take out or change to make one of the other (Levenshtein). */
-static int edit_distance(foci_text a, foci_text b)
+int foci_run_distance(foci_text a, foci_text b)
 {
     int row[COMPARED + 1];
     const int64_t a_bytes = foci_min64((int64_t)a.bytes, COMPARED);
@@ -303,9 +303,9 @@ int foci_run_nearest(foci_text name)
     int best = 0, least = 2 * COMPARED;
     for (int n = 0; n < FOCI_RUN_KEYS; n++) {
         const char *dot = strchr(foci_run_keys[n].name, '.');
-        int distance = edit_distance(name, foci_text_of(foci_run_keys[n].name));
+        int distance = foci_run_distance(name, foci_text_of(foci_run_keys[n].name));
         if (dot && !has_dot) { /* who leaves the first word out means what stands behind it */
-            const int behind = edit_distance(name, foci_text_of(dot + 1)) + 1;
+            const int behind = foci_run_distance(name, foci_text_of(dot + 1)) + 1;
             distance = behind < distance ? behind : distance;
         }
         if (distance < least) {

@@ -96,6 +96,16 @@ static focal_status make(foci_start *s, const foci_run *run, const foci_config *
     return status;
 }
 
+/* The gains of the queries' norms, in all layers. */
+static void begin_gains(const foci_trainable *t, float gain)
+{
+    const foci_model_weights *weights = &t->model->weights;
+    for (int32_t n = 0; n < t->param_count; n++)
+        for (int32_t layer = 0; layer < t->model->config.L; layer++)
+            if (t->params[n].weights == weights->layers[layer].q_norm.weight)
+                for (int64_t i = 0; i < t->params[n].cols; i++) t->params[n].weights[i] = gain;
+}
+
 static focal_status make_new(foci_start *s, const foci_run *run)
 {
     const bool is_gpt2 = run->model.family == FOCI_RUN_GPT2;
@@ -118,7 +128,9 @@ static focal_status make_new(foci_start *s, const foci_run *run)
                               .is_tied = run->model.tied};
     foci_config config;
     FOCAL_TRY(foci_config_new(s->ctx, &shape, &config));
-    return make(s, run, &config, NULL);
+    FOCAL_TRY(make(s, run, &config, NULL));
+    if (run->model.qk_gain != 1.0) begin_gains(s->trainable, (float)run->model.qk_gain);
+    return FOCAL_OK;
 }
 
 /* A new base of the rotation, or the context stretched by yarn, before training goes on. */

@@ -1,0 +1,128 @@
+/* The texts of recall: pairs drawn from a seed, so that a text is a function of seed, number and
+ * count of pairs. */
+#include "eval/recall_text.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/ctx.h"
+#include "base/error.h"
+#include "base/random.h"
+#include "focal/eval.h"
+#include "text/utf8.h"
+
+/* Syllables are a consonant and a vowel: every tokenizer has the letters, and one that is trained
+ * on such texts soon has the syllables. */
+static const char consonants[] = "bcdfghjklmnpqrstvwxz";
+static const char vowels[] = "aeiou";
+enum { SYLLABLES = 20 * 5, KEYS = SYLLABLES * SYLLABLES, VALUES = 1000 };
+enum { DEFAULT_QUERIES = 8 };
+
+enum { STREAM_KEYS = 0x7265636C, STREAM_VALUES, STREAM_QUERIES, STREAM_KINDS = 16 };
+
+typedef struct source {
+    uint64_t seed, stream; /* the stream that the kinds are added to */
+} source;
+
+/* Each text has streams of its own: 2 n for measuring, 2 n + 1 for training. */
+static source source_of(const focal_recall_plan *plan, int64_t n)
+{
+    const uint64_t text = 2 * (uint64_t)n + (plan->is_training ? 1 : 0);
+    return (source){plan->seed, text * STREAM_KINDS};
+}
+
+static uint32_t draw(const source *s, uint64_t kind, uint64_t n, uint32_t bound)
+{
+    return foci_random_below(s->seed, s->stream + kind, n, bound);
+}
+
+/* The first `count` numbers of a random order of 0 .. KEYS - 1. */
+static focal_status draw_keys(focal_ctx *ctx, const source *s, int32_t count, int32_t *keys)
+{
+    int32_t *all = foci_alloc(ctx, KEYS, sizeof *all);
+    if (!all) return FOCAL_ENOMEM;
+    for (int32_t n = 0; n < KEYS; n++) all[n] = n;
+    for (int32_t n = 0; n < count; n++) {
+        const int32_t other = n + (int32_t)draw(s, STREAM_KEYS, (uint64_t)n, (uint32_t)(KEYS - n));
+        keys[n] = all[other];
+        all[other] = all[n];
+    }
+    foci_free(ctx, all);
+    return FOCAL_OK;
+}
+
+static focal_status put_line(focal_ctx *ctx, int32_t key, uint32_t value, focal_buffer *text)
+{
+    char line[16];
+    const int32_t first = key / SYLLABLES, second = key % SYLLABLES;
+    const int bytes =
+        snprintf(line, sizeof line, "%c%c%c%c: %03u\n", consonants[first / 5], vowels[first % 5],
+                 consonants[second / 5], vowels[second % 5], (unsigned)value);
+    return foci_buffer_put(ctx, text, line, (size_t)bytes);
+}
+
+/* The pair that query q asks for: of a quarter, the first behind a random one that was not asked.
+ */
+static int32_t pick_pair(const source *s, int64_t n, int32_t q, int32_t pairs, bool *is_asked)
+{
+    const int64_t quarter = (n + q) % FOCAL_RECALL_DEPTHS;
+    const int64_t begin = pairs * quarter / FOCAL_RECALL_DEPTHS;
+    const int64_t end = pairs * (quarter + 1) / FOCAL_RECALL_DEPTHS;
+    int64_t pair = begin + draw(s, STREAM_QUERIES, (uint64_t)q, (uint32_t)(end - begin));
+    while (is_asked[pair]) pair = (pair + 1) % pairs;
+    is_asked[pair] = true;
+    return (int32_t)pair;
+}
+
+static focal_status write_text(focal_ctx *ctx, const source *s, int64_t n, foci_recall_shape shape,
+                               foci_recall_room *room, focal_buffer *text)
+{
+    FOCAL_TRY(draw_keys(ctx, s, shape.pairs, room->keys));
+    memset(room->is_asked, 0, sizeof room->is_asked);
+    for (int32_t i = 0; i < shape.pairs; i++) {
+        FOCAL_TRY(put_line(ctx, room->keys[i], draw(s, STREAM_VALUES, (uint64_t)i, VALUES), text));
+    }
+    FOCAL_TRY(foci_buffer_put(ctx, text, "\n", 1));
+    for (int32_t q = 0; q < shape.queries; q++) {
+        const int32_t pair = pick_pair(s, n, q, shape.pairs, room->is_asked);
+        const uint32_t value = draw(s, STREAM_VALUES, (uint64_t)pair, VALUES);
+        FOCAL_TRY(put_line(ctx, room->keys[pair], value, text));
+        room->asked[q] = pair;
+    }
+    return FOCAL_OK;
+}
+
+focal_status foci_recall_shape_of(focal_ctx *ctx, const focal_recall_plan *plan, int32_t pairs,
+                                  foci_recall_shape *shape)
+{
+    const int32_t queries = plan->queries == 0 ? DEFAULT_QUERIES : plan->queries;
+    if (pairs < FOCAL_RECALL_PAIRS_LEAST || pairs > FOCAL_RECALL_PAIRS_MOST || queries < 1)
+        return foci_fail(ctx, FOCAL_EINVAL,
+                         "recall: a text of %d pairs (%d to %d) with %d queries (at least 1)",
+                         pairs, FOCAL_RECALL_PAIRS_LEAST, FOCAL_RECALL_PAIRS_MOST, queries);
+    *shape = (foci_recall_shape){pairs, queries < pairs ? queries : pairs};
+    return FOCAL_OK;
+}
+
+focal_status foci_recall_write(focal_ctx *ctx, const focal_recall_plan *plan, int64_t n,
+                               foci_recall_shape shape, foci_recall_room *room, focal_buffer *text)
+{
+    const size_t before = text->bytes;
+    const source s = source_of(plan, n);
+    const focal_status status = write_text(ctx, &s, n, shape, room, text);
+    if (status != FOCAL_OK) text->bytes = before;
+    return status;
+}
+
+focal_status focal_recall_text(focal_ctx *ctx, const focal_recall_plan *plan, int64_t n,
+                               int32_t pairs, focal_buffer *text)
+{
+    foci_recall_shape shape;
+    FOCAL_TRY(foci_recall_shape_of(ctx, plan, pairs, &shape));
+    if (n < 0) return foci_fail(ctx, FOCAL_EINVAL, "recall: text %lld, at least 0", (long long)n);
+    foci_recall_room *room = foci_alloc(ctx, 1, sizeof *room);
+    if (!room) return FOCAL_ENOMEM;
+    const focal_status status = foci_recall_write(ctx, plan, n, shape, room, text);
+    foci_free(ctx, room);
+    return status;
+}

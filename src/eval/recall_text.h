@@ -1,0 +1,29 @@
+/* The texts of recall, with what one who asks must know of them. */
+#ifndef FOCI_EVAL_RECALL_TEXT_H
+#define FOCI_EVAL_RECALL_TEXT_H
+
+#include "focal/eval.h"
+
+/* Of a line "bado: 471\n": its bytes, and where its value lies. */
+enum { FOCI_RECALL_LINE = 10, FOCI_RECALL_VALUE = 6, FOCI_RECALL_VALUE_BYTES = 3 };
+
+/* Lines before and behind the empty one. */
+typedef struct foci_recall_shape {
+    int32_t pairs, queries;
+} foci_recall_shape;
+
+/* What writing a text needs, and what it tells: the pair of each query. */
+typedef struct foci_recall_room {
+    int32_t keys[FOCAL_RECALL_PAIRS_MOST];
+    bool is_asked[FOCAL_RECALL_PAIRS_MOST];
+    int32_t asked[FOCAL_RECALL_PAIRS_MOST]; /* (queries) */
+} foci_recall_room;
+
+/* Checks pairs and queries. FOCAL_EINVAL. */
+focal_status foci_recall_shape_of(focal_ctx *ctx, const focal_recall_plan *plan, int32_t pairs,
+                                  foci_recall_shape *shape);
+/* Appends text n. */
+focal_status foci_recall_write(focal_ctx *ctx, const focal_recall_plan *plan, int64_t n,
+                               foci_recall_shape shape, foci_recall_room *room, focal_buffer *text);
+
+#endif /* FOCI_EVAL_RECALL_TEXT_H */
