@@ -35,6 +35,7 @@ int cli_export(int argc, char **argv);
 int cli_generate(int argc, char **argv);
 int cli_info(int argc, char **argv);
 int cli_pull(int argc, char **argv);
+int cli_report(int argc, char **argv);
 int cli_tokenize(int argc, char **argv);
 
 /* Runs argv[1] of `program` ("focal", "focal bench"), or helps: --help, nothing, a wrong name. */
