@@ -13,7 +13,7 @@ enum {
     LABEL_STEP = 17,  /* pixels between labels */
     LABEL_CHARS = 26, /* of a name at a line's end */
     HOVERS = 40,      /* points of a line that tell their value */
-    TICKS = 6
+    TICKS = 8         /* of an axis, at most */
 };
 
 /* Okabe and Ito's colours, which people with any kind of colour vision tell apart, a shade darker
@@ -65,13 +65,13 @@ void foci_chart_count(double value, char out[FOCI_CHART_NUMBER])
         double unit;
         const char *name;
     } units[] = {{1e12, "T"}, {1e9, "B"}, {1e6, "M"}, {1e3, "k"}};
-    for (size_t n = 0; n < sizeof units / sizeof units[0]; n++) {
+    for (size_t n = 0; n < sizeof units / sizeof units[0] && value >= 10000.0; n++) {
         /* Three digits: what would round to 1000k is 1M. */
         if (value < 0.9995 * units[n].unit) continue;
         (void)snprintf(out, FOCI_CHART_NUMBER, "%.3g%s", value / units[n].unit, units[n].name);
         return;
     }
-    (void)snprintf(out, FOCI_CHART_NUMBER, "%.4g", value);
+    (void)snprintf(out, FOCI_CHART_NUMBER, "%.5g", value);
 }
 
 /* 1, 2 or 5 times a power of ten: at most `most` steps of it in a range. */
@@ -92,6 +92,7 @@ static int decimals_of(double step)
 
 static void find_x(const foci_chart *chart, scale *s)
 {
+    double beginning = INFINITY; /* of what must be seen of the shortest line */
     s->x_low = INFINITY;
     s->x_high = -INFINITY;
     for (int32_t n = 0; n < chart->line_count; n++) {
@@ -101,8 +102,11 @@ static void find_x(const foci_chart *chart, scale *s)
             s->x_low = fmin(s->x_low, line->x[i]);
             s->x_high = fmax(s->x_high, line->x[i]);
         }
+        if (line->count > 0)
+            beginning = fmin(beginning, chart->skip_share * line->x[line->count - 1]);
     }
     if (!(s->x_low <= s->x_high)) s->x_low = s->x_high = 1.0;
+    if (chart->is_log_x) s->x_low = fmax(s->x_low, fmin(beginning, 0.5 * s->x_high));
     if (!chart->is_log_x) s->x_low = fmin(s->x_low, 0.0);
     if (s->x_low == s->x_high) {
         s->x_low *= 0.5;
@@ -119,11 +123,11 @@ static void find_y(const foci_chart *chart, scale *s)
 {
     double low = INFINITY, high = -INFINITY;
     for (int pass = 0; pass < 2 && !(low <= high); pass++) {
-        const double from = pass == 0 ? chart->skip_share * s->x_high : -(double)INFINITY;
         for (int32_t n = 0; n < chart->line_count; n++) {
             const foci_chart_line *line = &chart->lines[n];
             for (int32_t i = 0; i < line->count; i++) {
-                if (line->x[i] < from) continue;
+                if (pass == 0 && line->x[i] < chart->skip_share * line->x[line->count - 1])
+                    continue;
                 low = fmin(low, line->low ? line->low[i] : line->y[i]);
                 high = fmax(high, line->high ? line->high[i] : line->y[i]);
             }
@@ -177,12 +181,34 @@ static void write_x_tick(foci_page *page, const scale *s, double value)
                   px(s, value), TOP + HEIGHT, px(s, value), TOP + HEIGHT + 21, text);
 }
 
+/* Ticks where the marks stand, when those are few; false: they are many. */
+static bool write_mark_ticks(foci_page *page, const foci_chart *chart, const scale *s)
+{
+    double ticks[TICKS];
+    int count = 0;
+    for (int32_t n = 0; n < chart->line_count; n++) {
+        for (int32_t i = 0; i < chart->lines[n].count; i++) {
+            const double x = chart->lines[n].x[i];
+            int at = 0;
+            /* Two that are near share a tick: their texts would touch. */
+            while (at < count && fabs(px(s, ticks[at]) - px(s, x)) > 50.0) at++;
+            if (at < count) continue;
+            if (count == TICKS) return false;
+            ticks[count++] = x;
+        }
+    }
+    for (int n = 0; n < count; n++) write_x_tick(page, s, ticks[n]);
+    return true;
+}
+
 static void write_x_axis(foci_page *page, const foci_chart *chart, const scale *s)
 {
     (void)fprintf(page->file, "<path class=\"axis\" d=\"M%d %dH%d\"/>\n", LEFT, TOP + HEIGHT,
                   s->right);
     const double range = s->x_high / fmax(s->x_low, 1e-300);
-    if (s->is_log && range > 4.0) {
+    if (chart->has_marks && write_mark_ticks(page, chart, s)) {
+        /* all is said */
+    } else if (s->is_log && range > 4.0) {
         /* Decades, and 2 and 5 where there is room. */
         for (double ten = pow(10.0, floor(log10(s->x_low))); ten <= s->x_high; ten *= 10.0) {
             const double ticks[] = {ten, 2.0 * ten, 5.0 * ten};
@@ -190,7 +216,7 @@ static void write_x_axis(foci_page *page, const foci_chart *chart, const scale *
                 if (ticks[n] >= s->x_low && ticks[n] <= s->x_high) write_x_tick(page, s, ticks[n]);
         }
     } else {
-        const double step = round_step(s->x_high - s->x_low, TICKS + 2);
+        const double step = round_step(s->x_high - s->x_low, TICKS);
         for (double k = ceil(s->x_low / step); k * step <= s->x_high * (1.0 + 1e-9); k += 1.0)
             write_x_tick(page, s, k * step);
     }
@@ -228,7 +254,7 @@ static void write_points(foci_page *page, const foci_chart *chart, const scale *
     for (int32_t n = (line->count - 1) % (step > 0 ? step : 1); n < line->count; n += step) {
         char x[FOCI_CHART_NUMBER];
         const double y = py(s, line->y[n]);
-        if (!is_shown(s, line, n) || y < TOP || y > TOP + HEIGHT) continue;
+        if (!is_shown(s, line, n) || line->x[n] < s->x_low || y < TOP || y > TOP + HEIGHT) continue;
         foci_chart_count(line->x[n], x);
         (void)fprintf(page->file, "<circle class=\"%s\" cx=\"%.1f\" cy=\"%.1f\" r=\"%s\"><title>",
                       chart->has_marks ? "mark" : "hover", px(s, line->x[n]), y,

@@ -30,7 +30,7 @@ typedef struct foci_chart {
     const char *x_label, *y_label;
     bool is_log_x, has_marks;
     bool has_zero;     /* a line at y = 0 */
-    double skip_share; /* points before this share of the largest x may lie outside the picture */
+    double skip_share; /* points before this share of a line's last x may lie outside the picture */
     const foci_chart_line *lines;
     int32_t line_count;
 } foci_chart;
@@ -51,7 +51,7 @@ void foci_svg_rows(foci_page *page, const char *id, const char *title, const cha
 /* The legend's entry of a line. */
 void foci_svg_legend(foci_page *page, const char *name, int32_t number);
 
-/* 1234567 as 1.23M, exact figures below a thousand. */
+/* 1234567 as 1.23M; below ten thousand as it is. */
 void foci_chart_count(double value, char out[FOCI_CHART_NUMBER]);
 
 #endif /* FOCI_REPORT_CHART_SVG_H */

@@ -4,6 +4,7 @@
 
 #include "base/ctx.h"
 #include "base/error.h"
+#include "base/sizes.h"
 #include "report/chart_svg.h"
 #include "report/runs_page.h"
 
@@ -73,7 +74,9 @@ void foci_runs_finals_chart(foci_page *page, const foci_runs *runs, foci_chart_r
     }
     if (count < 2) return;
     foci_svg_rows(page, "finals", "Final validation loss, a dot a seed and a bar for their mean",
-                  "final validation loss (nats a token); a dot a seed, the bar is their mean",
+                  runs->arm_count > MOST_ROWS
+                      ? "final validation loss (nats a token) of the first 64 arms"
+                      : "final validation loss (nats a token); a dot a seed, the bar is their mean",
                   room->rows, count);
 }
 
@@ -132,7 +135,7 @@ static void write_curve(foci_page *page, const foci_runs *runs, curve_kind kind,
                               .y_label = texts[kind].y_label,
                               .is_log_x = is_log_better(room->lines, count),
                               .has_zero = kind == CURVE_APART,
-                              .skip_share = 0.06,
+                              .skip_share = 0.1,
                               .lines = room->lines,
                               .line_count = count};
     (void)fprintf(page->file, "<section><h2>%s</h2>\n", texts[kind].heading);
@@ -145,15 +148,18 @@ static void write_curve(foci_page *page, const foci_runs *runs, curve_kind kind,
                     "over seeds, the band from the least to the largest difference of runs with "
                     "the same seed. ",
                     page->file);
-    else
+    else if (runs->run_count > runs->arm_count)
         (void)fputs("A line is the mean over the seeds of an arm, its band goes from the least to "
                     "the largest of them. ",
                     page->file);
     if (kind == CURVE_TRAIN) {
         int64_t least = INT64_MAX, most = 0;
-        for (int32_t n = 0; n < runs->run_count; n++) {
-            least = runs->runs[n]->log.block < least ? runs->runs[n]->log.block : least;
-            most = runs->runs[n]->log.block > most ? runs->runs[n]->log.block : most;
+        for (int32_t n = 0; n < runs->arm_count; n++) {
+            for (int32_t i = 0; i < runs->arms[n].count; i++) {
+                const int64_t block = foci_arm_run(runs, &runs->arms[n], i)->log.block;
+                least = foci_min64(least, block);
+                most = foci_max64(most, block);
+            }
         }
         (void)fprintf(page->file, "Smoothed: each point is the mean of %lld", (long long)least);
         if (most > least) (void)fprintf(page->file, " to %lld", (long long)most);
@@ -245,6 +251,8 @@ void foci_runs_measure_chart(foci_page *page, const foci_runs *runs, int32_t fir
                               .has_marks = true,
                               .lines = room->lines,
                               .line_count = count};
+    (void)fputs("<figure class=\"small\">\n", page->file);
     if (count > 1) write_legend(page, room->lines, count);
     foci_svg_chart(page, &chart);
+    (void)fputs("</figure>\n", page->file);
 }

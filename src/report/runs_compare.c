@@ -195,6 +195,22 @@ static void find_kinds(foci_runs *runs)
         foci_note(&runs->notes, "only the first %d measures are shown", FOCI_RUNS_KINDS);
 }
 
+/* Results are those of a version and its kernels; unlike ones are compared with care. */
+static void check_makers(foci_runs *runs)
+{
+    const foci_run_folder *first = NULL;
+    for (int32_t n = 0; n < runs->run_count; n++) {
+        const foci_run_folder *run = runs->runs[n];
+        if (!*run->version && !*run->kernel) continue;
+        if (!first) first = run;
+        if (strcmp(first->version, run->version) == 0 && strcmp(first->kernel, run->kernel) == 0)
+            continue;
+        foci_note(&runs->notes, "%s was made with focal %s and its kernels %s, %s with %s and %s",
+                  first->name, first->version, first->kernel, run->name, run->version, run->kernel);
+        return;
+    }
+}
+
 focal_status foci_runs_compare(foci_runs *runs)
 {
     focal_ctx *ctx = runs->ctx;
@@ -218,6 +234,7 @@ focal_status foci_runs_compare(foci_runs *runs)
         find_sizes(runs, FOCI_AXIS_PARAMETERS, &w);
         find_sizes(runs, FOCI_AXIS_TOKENS, &w);
         find_kinds(runs);
+        check_makers(runs);
     }
     foci_free(ctx, w.a);
     foci_free(ctx, w.b);

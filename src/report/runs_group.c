@@ -49,8 +49,9 @@ static int compare_values(const char *a, const char *b)
 {
     char *a_end, *b_end;
     const double x = strtod(a, &a_end), y = strtod(b, &b_end);
-    if (a_end != a && b_end != b && *a_end == '\0' && *b_end == '\0' && x != y)
-        return x < y ? -1 : 1;
+    const bool are_numbers = a_end != a && b_end != b && *a_end == '\0' && *b_end == '\0';
+    if (are_numbers && x < y) return -1;
+    if (are_numbers && x > y) return 1;
     return strcmp(a, b);
 }
 

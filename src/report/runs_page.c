@@ -7,16 +7,18 @@
 #include "report/chart_svg.h"
 
 static const char style[] =
+    "table{font-size:.92rem}th,td{padding:.4rem .5rem}.scroll+p{margin-top:.8rem}"
     "td.left,th.left{text-align:left}small{color:var(--soft)}td "
     "small{display:block;line-height:1.2}"
     ".key{width:1.9rem;height:.65rem;flex:none}tr.base td,tr.base th{font-weight:600}"
-    "tbody th .legend{margin:0;font-size:1rem}\n"
+    "tbody th .legend{margin:0;font-size:1em}\n"
     ".note{border-color:#c98500;background:color-mix(in srgb,#e69f00 9%,var(--card))}"
     ".note ul{margin:.3rem 0 0;padding-left:1.2rem}.note li{overflow-wrap:anywhere}\n"
     "details{margin-top:.7rem}summary{cursor:pointer;color:var(--soft)}"
     "pre{overflow-x:auto;background:var(--page);border:1px solid var(--line);border-radius:8px;"
     "padding:.7rem .9rem;font:13px/1.45 ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;"
-    "margin:.5rem 0}pre.wrap{white-space:pre-wrap}section>svg{margin-top:.8rem}\n"
+    "margin:.5rem 0}pre.wrap{white-space:pre-wrap}section>svg{margin-top:.8rem}"
+    ".small{max-width:48rem;margin:.6rem auto 0}\n"
     "h3{font-size:1rem;margin:1.1rem 0 .3rem}@media print{section{break-inside:avoid}}\n";
 
 static void put(foci_page *page, const char *html)
@@ -84,7 +86,7 @@ static void put_reach(foci_page *page, const foci_arm *arm)
         put_number(page, 100.0 * arm->seed_share.least, 1);
         put(page, " to ");
         put_number(page, 100.0 * arm->seed_share.most, 1);
-        (void)fprintf(page->file, " %%, %d of %d seeds</small>", (int)arm->seed_share.n,
+        (void)fprintf(page->file, " %%, %d/%d seeds</small>", (int)arm->seed_share.n,
                       (int)arm->count);
     }
 }
