@@ -84,6 +84,12 @@ static double round_step(double range, int most)
     return 10.0 * power;
 }
 
+/* The number of the first step within the range; ranges are at least 1e-9 of their ends. */
+static int64_t first_tick(double low, double step)
+{
+    return (int64_t)ceil(low / step);
+}
+
 static int decimals_of(double step)
 {
     const int decimals = (int)ceil(-log10(step) - 1e-9);
@@ -152,15 +158,13 @@ static void write_y_axis(foci_page *page, const foci_chart *chart, const scale *
 {
     const double step = round_step(s->y_high - s->y_low, TICKS);
     const int decimals = decimals_of(step);
-    for (double k = ceil(s->y_low / step); k * step <= s->y_high; k += 1.0) {
-        const double y = py(s, k * step);
-        /* 0 without a sign, and with one where numbers are differences */
-        const double value = k == 0.0 ? 0.0 : k * step;
+    for (int64_t k = first_tick(s->y_low, step); (double)k * step <= s->y_high; k++) {
+        const double value = (double)k * step, y = py(s, value);
         (void)fprintf(page->file,
                       "<path class=\"grid\" d=\"M%d %.1fH%d\"/><text x=\"%d\" y=\"%.1f\" "
                       "text-anchor=\"end\">",
                       LEFT, y, s->right, LEFT - 8, y + 4.5);
-        (void)fprintf(page->file, chart->has_zero && k != 0.0 ? "%+.*f</text>\n" : "%.*f</text>\n",
+        (void)fprintf(page->file, chart->has_zero && k != 0 ? "%+.*f</text>\n" : "%.*f</text>\n",
                       decimals, value);
     }
     (void)fprintf(page->file,
@@ -210,15 +214,18 @@ static void write_x_axis(foci_page *page, const foci_chart *chart, const scale *
         /* all is said */
     } else if (s->is_log && range > 4.0) {
         /* Decades, and 2 and 5 where there is room. */
-        for (double ten = pow(10.0, floor(log10(s->x_low))); ten <= s->x_high; ten *= 10.0) {
+        const int last = (int)floor(log10(s->x_high));
+        for (int power = (int)floor(log10(s->x_low)); power <= last; power++) {
+            const double ten = pow(10.0, power);
             const double ticks[] = {ten, 2.0 * ten, 5.0 * ten};
             for (int n = 0; n < (range < 2e3 ? 3 : 1); n++)
                 if (ticks[n] >= s->x_low && ticks[n] <= s->x_high) write_x_tick(page, s, ticks[n]);
         }
     } else {
         const double step = round_step(s->x_high - s->x_low, TICKS);
-        for (double k = ceil(s->x_low / step); k * step <= s->x_high * (1.0 + 1e-9); k += 1.0)
-            write_x_tick(page, s, k * step);
+        for (int64_t k = first_tick(s->x_low, step); (double)k * step <= s->x_high * (1.0 + 1e-9);
+             k++)
+            write_x_tick(page, s, (double)k * step);
     }
     (void)fprintf(page->file, "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\">",
                   (LEFT + s->right) / 2, TOP + HEIGHT + 43);
@@ -250,6 +257,7 @@ static void write_band(foci_page *page, const scale *s, const foci_chart_line *l
 static void write_points(foci_page *page, const foci_chart *chart, const scale *s,
                          const foci_chart_line *line)
 {
+    const bool is_mark = chart->has_marks || line->count == 1; /* one point makes no line */
     const int32_t step = (line->count + HOVERS - 1) / HOVERS;
     for (int32_t n = (line->count - 1) % (step > 0 ? step : 1); n < line->count; n += step) {
         char x[FOCI_CHART_NUMBER];
@@ -257,8 +265,7 @@ static void write_points(foci_page *page, const foci_chart *chart, const scale *
         if (!is_shown(s, line, n) || line->x[n] < s->x_low || y < TOP || y > TOP + HEIGHT) continue;
         foci_chart_count(line->x[n], x);
         (void)fprintf(page->file, "<circle class=\"%s\" cx=\"%.1f\" cy=\"%.1f\" r=\"%s\"><title>",
-                      chart->has_marks ? "mark" : "hover", px(s, line->x[n]), y,
-                      chart->has_marks ? "4.5" : "7");
+                      is_mark ? "mark" : "hover", px(s, line->x[n]), y, is_mark ? "4.5" : "7");
         foci_page_text(page, line->name);
         (void)fprintf(page->file, " at %s: %.4f", x, line->y[n]);
         if (line->low && line->high[n] > line->low[n])
@@ -408,12 +415,12 @@ void foci_svg_rows(foci_page *page, const char *id, const char *title, const cha
     const double scale_x = (s.right - left) / (s.x_high - s.x_low);
     begin_chart(page, id, title, bottom + FOOT);
     const double step = round_step(s.x_high - s.x_low, TICKS);
-    for (double k = ceil(s.x_low / step); k * step <= s.x_high; k += 1.0) {
-        const double x = left + (k * step - s.x_low) * scale_x;
+    for (int64_t k = first_tick(s.x_low, step); (double)k * step <= s.x_high; k++) {
+        const double x = left + ((double)k * step - s.x_low) * scale_x;
         (void)fprintf(page->file,
                       "<path class=\"grid\" d=\"M%.1f %dV%d\"/><text x=\"%.1f\" y=\"%d\" "
                       "text-anchor=\"middle\">%.*f</text>\n",
-                      x, TOP, bottom, x, bottom + 18, decimals_of(step), k * step);
+                      x, TOP, bottom, x, bottom + 18, decimals_of(step), (double)k * step);
     }
     for (int32_t n = 0; n < row_count; n++) {
         const double y = TOP + ROW * (n + 0.5);

@@ -170,7 +170,7 @@ static void put_string(foci_page *page, const char *text)
             (void)fwrite(text, 1, bytes, page->file);
         else
             (void)fprintf(page->file, "\\u%04x",
-                          (unsigned char)*text < 0x80 ? (unsigned)*text : 0xFFFDU);
+                          (unsigned char)*text < 0x80 ? (unsigned char)*text : 0xFFFDU);
         text += is_plain ? bytes : 1;
     }
     put(page, "\"");

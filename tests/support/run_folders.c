@@ -78,8 +78,8 @@ void run_folder_write(const char *root, const run_spec *spec)
     run_file_write(root, spec->name, "summary.json", text);
 }
 
-/* Removes what is in a folder, and of folders in it the files. */
-static void empty_folder(const char *path, int levels)
+/* Hands each entry of a folder to `take`. */
+static void for_each(const char *path, void (*take)(const char *inside))
 {
     DIR *dir = opendir(path);
     assert_non_null(dir);
@@ -87,17 +87,26 @@ static void empty_folder(const char *path, int levels)
         char inside[4 * RUN_FOLDER_PATH];
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) continue;
         (void)snprintf(inside, sizeof inside, "%s/%s", path, entry->d_name);
-        struct stat there;
-        assert_int_equal(lstat(inside, &there), 0);
-        /* A test makes two levels. NOLINTNEXTLINE(misc-no-recursion) */
-        if (S_ISDIR(there.st_mode) && levels > 0) empty_folder(inside, levels - 1);
-        assert_int_equal(remove(inside), 0);
+        take(inside);
     }
     (void)closedir(dir);
 }
 
+static void remove_file(const char *path)
+{
+    assert_int_equal(remove(path), 0);
+}
+
+static void remove_run(const char *path)
+{
+    struct stat there;
+    assert_int_equal(lstat(path, &there), 0);
+    if (S_ISDIR(there.st_mode)) for_each(path, remove_file);
+    assert_int_equal(remove(path), 0);
+}
+
 void run_root_remove(const char *root)
 {
-    empty_folder(root, 1);
+    for_each(root, remove_run);
     assert_int_equal(rmdir(root), 0);
 }
