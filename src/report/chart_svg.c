@@ -98,9 +98,9 @@ static int decimals_of(double step)
 
 static void find_x(const foci_chart *chart, scale *s)
 {
-    double beginning = INFINITY; /* of what must be seen of the shortest line */
-    s->x_low = INFINITY;
-    s->x_high = -INFINITY;
+    double beginning = (double)INFINITY; /* of what must be seen of the shortest line */
+    s->x_low = (double)INFINITY;
+    s->x_high = -(double)INFINITY;
     for (int32_t n = 0; n < chart->line_count; n++) {
         const foci_chart_line *line = &chart->lines[n];
         for (int32_t i = 0; i < line->count; i++) {
@@ -127,7 +127,7 @@ static void find_x(const foci_chart *chart, scale *s)
 
 static void find_y(const foci_chart *chart, scale *s)
 {
-    double low = INFINITY, high = -INFINITY;
+    double low = (double)INFINITY, high = -(double)INFINITY;
     for (int pass = 0; pass < 2 && !(low <= high); pass++) {
         for (int32_t n = 0; n < chart->line_count; n++) {
             const foci_chart_line *line = &chart->lines[n];
@@ -268,7 +268,7 @@ static void write_points(foci_page *page, const foci_chart *chart, const scale *
                       is_mark ? "mark" : "hover", px(s, line->x[n]), y, is_mark ? "4.5" : "7");
         foci_page_text(page, line->name);
         (void)fprintf(page->file, " at %s: %.4f", x, line->y[n]);
-        if (line->low && line->high[n] > line->low[n])
+        if (line->low && line->high && line->high[n] > line->low[n])
             (void)fprintf(page->file, " (%.4f to %.4f)", line->low[n], line->high[n]);
         (void)fputs("</title></circle>\n", page->file);
     }
@@ -299,7 +299,7 @@ static int32_t cut_name(const char *name, char out[4 * LABEL_CHARS + 8])
 {
     int32_t count = 0;
     size_t bytes = 0;
-    while (name[bytes] && bytes < 4 * LABEL_CHARS) {
+    while (bytes < (size_t)4 * LABEL_CHARS && name[bytes]) {
         if (((unsigned char)name[bytes] & 0xC0) != 0x80 && ++count > LABEL_CHARS) break;
         bytes++;
     }
@@ -398,7 +398,7 @@ void foci_svg_rows(foci_page *page, const char *id, const char *title, const cha
 {
     enum { ROW = 30 };
     const int bottom = TOP + ROW * row_count;
-    scale s = {.x_low = INFINITY, .x_high = -INFINITY, .right = WIDTH - 24};
+    scale s = {.x_low = (double)INFINITY, .x_high = -(double)INFINITY, .right = WIDTH - 24};
     const int left = 240; /* of the plot; names stand before it */
     for (int32_t n = 0; n < row_count; n++)
         for (int32_t i = 0; i < rows[n].count; i++) {

@@ -94,13 +94,15 @@ static int32_t curve_lines(const foci_runs *runs, curve_kind kind, foci_chart_li
     for (int32_t n = 0; n < runs->arm_count; n++) {
         const foci_band *band = band_of(&runs->arms[n], kind);
         if (band->mean.count < 1) continue;
-        lines[count++] = (foci_chart_line){.name = runs->arms[n].name,
-                                           .number = n,
-                                           .count = band->mean.count,
-                                           .x = band->mean.x,
-                                           .y = band->mean.y,
-                                           .low = runs->arms[n].count > 1 ? band->low : NULL,
-                                           .high = runs->arms[n].count > 1 ? band->high : NULL};
+        const bool has_band = runs->arms[n].count > 1;
+        const foci_chart_line line = {.name = runs->arms[n].name,
+                                      .number = n,
+                                      .count = band->mean.count,
+                                      .x = band->mean.x,
+                                      .y = band->mean.y,
+                                      .low = has_band ? band->low : NULL,
+                                      .high = has_band ? band->high : NULL};
+        lines[count++] = line;
     }
     return count;
 }
@@ -108,7 +110,7 @@ static int32_t curve_lines(const foci_runs *runs, curve_kind kind, foci_chart_li
 /* Runs of very different lengths need a logarithm to be seen together. */
 static bool is_log_better(const foci_chart_line *lines, int32_t count)
 {
-    double least = INFINITY, most = 0.0;
+    double least = (double)INFINITY, most = 0.0;
     for (int32_t n = 0; n < count; n++) {
         const double end = lines[n].x[lines[n].count - 1];
         least = fmin(least, end);
@@ -215,7 +217,7 @@ void foci_runs_measure_chart(foci_page *page, const foci_runs *runs, int32_t fir
                              foci_chart_room *room)
 {
     int32_t count = 0;
-    double longest = 0.0, shortest = INFINITY;
+    double longest = 0.0, shortest = (double)INFINITY;
     for (int32_t n = 0; n < runs->arm_count; n++) {
         double *x = room->values + (size_t)(4 * count) * room->points;
         double *y = x + room->points, *low = y + room->points, *high = low + room->points;

@@ -101,14 +101,14 @@ static double size_of(const foci_arm *arm, foci_axis axis)
     return axis == FOCI_AXIS_PARAMETERS ? arm->parameters : arm->tokens;
 }
 
-int32_t foci_family_collect(const foci_runs *runs, foci_axis axis, int32_t head, double *sizes,
+int32_t foci_family_collect(const foci_runs *runs, foci_axis axis, int32_t arm, double *sizes,
                             double *losses)
 {
     int32_t count = 0;
     for (int32_t n = 0; n < runs->arm_count; n++) {
-        const foci_arm *arm = &runs->arms[n];
-        const double size = size_of(arm, axis), loss = arm->final.mean;
-        if (!is_family(runs, axis, head, n) || !arm->is_finished || isnan(size) || isnan(loss))
+        const foci_arm *other = &runs->arms[n];
+        const double size = size_of(other, axis), loss = other->final.mean;
+        if (!is_family(runs, axis, arm, n) || !other->is_finished || isnan(size) || isnan(loss))
             continue;
         int32_t at = count;
         while (at > 0 && sizes[at - 1] > size) at--;

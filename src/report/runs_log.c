@@ -45,8 +45,8 @@ static void add_valid(foci_run_log *log, double tokens, double loss)
     bool is_halved;
     const int32_t at = next_place(&log->thin_valid, FOCI_CURVE_MOST, &is_halved);
     for (int32_t n = 1; is_halved && n < at; n++) {
-        curve->x[n] = curve->x[2 * n];
-        curve->y[n] = curve->y[2 * n];
+        curve->x[n] = curve->x[2 * (size_t)n];
+        curve->y[n] = curve->y[2 * (size_t)n];
     }
     curve->x[at] = tokens;
     curve->y[at] = loss;
@@ -62,7 +62,7 @@ static void add_loss(foci_run_log *log, double tokens, double loss)
     if (++log->in_block < log->block) return;
     log->in_block = 0;
     if (++log->block_count < FOCI_RUNS_TRAIN) return;
-    for (int32_t n = 0; n < FOCI_RUNS_TRAIN / 2; n++) {
+    for (size_t n = 0; n < FOCI_RUNS_TRAIN / 2; n++) {
         log->sum_tokens[n] = log->sum_tokens[2 * n] + log->sum_tokens[2 * n + 1];
         log->sum_loss[n] = log->sum_loss[2 * n] + log->sum_loss[2 * n + 1];
     }
@@ -99,7 +99,7 @@ static void add_sample(foci_run_log *log, int64_t step, const char *text)
 {
     bool is_halved;
     const int32_t at = next_place(&log->thin_samples, FOCI_RUNS_SAMPLES, &is_halved);
-    for (int32_t n = 1; is_halved && n < at; n++) log->samples[n] = log->samples[2 * n];
+    for (int32_t n = 1; is_halved && n < at; n++) log->samples[n] = log->samples[2 * (size_t)n];
     log->samples[at].step = step;
     copy_text(log->samples[at].text, FOCI_RUNS_SAMPLE, text);
     log->sample_count = log->thin_samples.count;

@@ -132,7 +132,8 @@ focal_status foci_runs_open(focal_ctx *ctx, const focal_report_runs_args *args, 
 void foci_runs_free(foci_runs *runs)
 {
     if (!runs) return;
-    for (int32_t n = 0; n < runs->run_count; n++) foci_run_folder_free(runs->ctx, runs->runs[n]);
+    for (int32_t n = 0; runs->runs && n < runs->run_count; n++)
+        foci_run_folder_free(runs->ctx, runs->runs[n]);
     foci_free(runs->ctx, (void *)runs->runs);
     foci_free(runs->ctx, runs->order);
     foci_free(runs->ctx, runs->arms);

@@ -26,7 +26,7 @@ void foci_runs_json(foci_page *page, const foci_runs *runs, const char *title);
 
 /* Parts of the page: the head of an arm's row with its colour; settings; samples; how to make it
  * again. */
-void foci_runs_arm(foci_page *page, const foci_runs *runs, int32_t arm);
+void foci_runs_arm(foci_page *page, const foci_runs *runs, int32_t n);
 void foci_runs_settings(foci_page *page, const foci_runs *runs);
 void foci_runs_samples(foci_page *page, const foci_runs *runs);
 void foci_runs_reproduction(foci_page *page, const foci_runs *runs);

@@ -50,6 +50,7 @@ typedef focal_status (*line_taker)(focal_ctx *ctx, void *user, const char *text,
 static focal_status read_lines(focal_ctx *ctx, FILE *file, line_taker take, void *user,
                                bool *is_cut)
 {
+    *is_cut = false;
     char *line = foci_alloc(ctx, LINE_MOST + CHUNK, 1);
     if (!line) return FOCAL_ENOMEM;
     char *chunk = line + LINE_MOST;

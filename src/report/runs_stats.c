@@ -6,7 +6,7 @@
 
 foci_spread foci_spread_of(const double *values, int32_t count)
 {
-    foci_spread spread = {0, NAN, NAN, NAN, NAN};
+    foci_spread spread = {0, (double)NAN, (double)NAN, (double)NAN, (double)NAN};
     double sum = 0.0, squares = 0.0;
     for (int32_t n = 0; n < count; n++) {
         if (isnan(values[n])) continue;
@@ -69,7 +69,7 @@ static double student_beyond(double t, double df)
 
 double foci_student_975(double df)
 {
-    if (!(df > 0.0)) return NAN;
+    if (!(df > 0.0)) return (double)NAN;
     double low = 1.0, high = 2.0;
     while (student_beyond(high, df) > 0.05 && high < 1e9) high *= 2.0;
     for (int n = 0; n < 100; n++) {
@@ -84,7 +84,7 @@ double foci_student_975(double df)
 
 foci_difference foci_difference_paired(const double *a, const double *b, int32_t n)
 {
-    foci_difference difference = {NAN, NAN, n, true};
+    foci_difference difference = {(double)NAN, (double)NAN, n, true};
     double sum = 0.0, squares = 0.0;
     for (int32_t i = 0; i < n; i++) sum += a[i] - b[i];
     if (n < 1) return difference;
@@ -99,7 +99,7 @@ foci_difference foci_difference_apart(const double *a, int32_t a_count, const do
                                       int32_t b_count)
 {
     const foci_spread x = foci_spread_of(a, a_count), y = foci_spread_of(b, b_count);
-    foci_difference difference = {x.mean - y.mean, NAN, x.n < y.n ? x.n : y.n, false};
+    foci_difference difference = {x.mean - y.mean, (double)NAN, x.n < y.n ? x.n : y.n, false};
     if (difference.n < 2) return difference;
     const double u = x.deviation * x.deviation / x.n, v = y.deviation * y.deviation / y.n;
     difference.half = 0.0;
@@ -131,7 +131,8 @@ static double crossing(double x0, double y0, double x1, double y1, double y)
 
 double foci_curve_at(const foci_curve *curve, double x)
 {
-    if (curve->count < 1 || !(x >= curve->x[0]) || x > curve->x[curve->count - 1]) return NAN;
+    if (curve->count < 1 || !(x >= curve->x[0]) || x > curve->x[curve->count - 1])
+        return (double)NAN;
     int32_t low = 0, high = curve->count - 1; /* x[low] <= x <= x[high] */
     while (high - low > 1) {
         const int32_t middle = low + (high - low) / 2;
@@ -149,7 +150,7 @@ double foci_curve_reach(const foci_curve *curve, double y, bool *is_bound)
 {
     *is_bound = false;
     int32_t n = curve->count - 1;
-    if (n < 0 || !(curve->y[n] <= y)) return NAN;
+    if (n < 0 || !(curve->y[n] <= y)) return (double)NAN;
     while (n > 0 && curve->y[n - 1] <= y) n--;
     if (n == 0) {
         *is_bound = true;
@@ -160,7 +161,7 @@ double foci_curve_reach(const foci_curve *curve, double y, bool *is_bound)
 
 static void add_point(const foci_curve *const *curves, int32_t count, double x, foci_band *band)
 {
-    double sum = 0.0, low = INFINITY, high = -INFINITY;
+    double sum = 0.0, low = (double)INFINITY, high = -(double)INFINITY;
     for (int32_t n = 0; n < count; n++) {
         const double y = foci_curve_at(curves[n], x);
         sum += y;
@@ -176,7 +177,7 @@ static void add_point(const foci_curve *const *curves, int32_t count, double x, 
 
 void foci_curve_mean(const foci_curve *const *curves, int32_t count, foci_band *band)
 {
-    double first = 0.0, last = INFINITY;
+    double first = 0.0, last = (double)INFINITY;
     const foci_curve *most = NULL;
     int32_t most_count = 0;
     band->mean.count = 0;
