@@ -7,7 +7,7 @@
 #include "report/chart_svg.h"
 
 static const char style[] =
-    "table{font-size:.92rem}th,td{padding:.4rem .5rem}.scroll+p{margin-top:.8rem}"
+    "table{font-size:.92rem}th,td{padding:.4rem .4rem}.scroll+p{margin-top:.8rem}"
     "td.left,th.left{text-align:left}small{color:var(--soft)}td "
     "small{display:block;line-height:1.2}"
     ".key{width:1.9rem;height:.65rem;flex:none}tr.base td,tr.base th{font-weight:600}"
@@ -18,7 +18,7 @@ static const char style[] =
     "pre{overflow-x:auto;background:var(--page);border:1px solid var(--line);border-radius:8px;"
     "padding:.7rem .9rem;font:13px/1.45 ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;"
     "margin:.5rem 0}pre.wrap{white-space:pre-wrap}section>svg{margin-top:.8rem}"
-    ".small{max-width:48rem;margin:.6rem auto 0}\n"
+    ".small{max-width:58rem;margin:.6rem auto 0}\n"
     "h3{font-size:1rem;margin:1.1rem 0 .3rem}@media print{section{break-inside:avoid}}\n";
 
 static void put(foci_page *page, const char *html)
@@ -86,8 +86,10 @@ static void put_reach(foci_page *page, const foci_arm *arm)
         put_number(page, 100.0 * arm->seed_share.least, 1);
         put(page, " to ");
         put_number(page, 100.0 * arm->seed_share.most, 1);
-        (void)fprintf(page->file, " %%, %d/%d seeds</small>", (int)arm->seed_share.n,
-                      (int)arm->count);
+        put(page, " %");
+        if (arm->seed_share.n < arm->count)
+            (void)fprintf(page->file, ", %d of %d seeds", (int)arm->seed_share.n, (int)arm->count);
+        put(page, "</small>");
     }
 }
 
@@ -138,7 +140,7 @@ static void write_results(foci_page *page, const foci_runs *runs, foci_chart_roo
     if (has_baseline)
         put(page, "<th scope=\"col\">difference</th><th scope=\"col\">tokens to equal</th>");
     put(page, "<th scope=\"col\">perplexity</th><th scope=\"col\">tokens/s</th>"
-              "<th scope=\"col\">time a run</th></tr></thead>\n<tbody>\n");
+              "<th scope=\"col\">time</th></tr></thead>\n<tbody>\n");
     for (int32_t n = 0; n < runs->arm_count; n++) {
         const foci_arm *arm = &runs->arms[n];
         foci_runs_arm(page, runs, n);
@@ -168,7 +170,7 @@ static void write_results(foci_page *page, const foci_runs *runs, foci_chart_roo
     }
     put(page, "</tbody></table></div>\n<p class=\"soft\">Loss: the last validation, in nats a "
               "token; mean &plusmn; standard deviation of the sample, least and largest below. "
-              "Perplexity is exp of the mean.");
+              "Perplexity is exp of the mean; tokens/s and time are means of the runs.");
     if (has_baseline)
         put(page,
             " Difference: to the baseline, with Student&#39;s 95 % interval, of runs with "
