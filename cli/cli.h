@@ -37,6 +37,7 @@ int cli_export(int argc, char **argv);
 int cli_generate(int argc, char **argv);
 int cli_info(int argc, char **argv);
 int cli_pull(int argc, char **argv);
+int cli_report(int argc, char **argv);
 int cli_sweep(int argc, char **argv);
 int cli_tokenize(int argc, char **argv);
 int cli_train(int argc, char **argv);

@@ -17,6 +17,7 @@ static const cli_verb verbs[] = {
     {"generate", "continue a prompt", cli_generate},
     {"info", "what a model is; or this build and machine", cli_info},
     {"pull", "fetch a model", cli_pull},
+    {"report", "compare training runs: curves, spreads, tables in one page", cli_report},
     {"sweep", "train a grid of models", cli_sweep},
     {"tokenize", "text to token ids, and back", cli_tokenize},
     {"train", "train a model, or go on with one", cli_train},

@@ -50,5 +50,40 @@ FOCAL_API focal_status focal_report_check(focal_ctx *ctx, const char *path);
 FOCAL_API focal_status focal_report_attention(focal_ctx *ctx, const char *path,
                                               const focal_report_args *args);
 
+/* How a report of runs is written: a page with curves; tables for documents; one JSON object. All
+ * three give the same numbers. */
+typedef enum focal_report_format {
+    FOCAL_REPORT_HTML,
+    FOCAL_REPORT_MARKDOWN,
+    FOCAL_REPORT_JSON
+} focal_report_format;
+
+enum { FOCAL_REPORT_MAX_RUNS = 1024 };
+
+/* Runs that differ only in their seed form an arm; arms are compared with a baseline. */
+typedef struct focal_report_runs_args {
+    const char *const *folders; /* (folder_count) of runs, or folders that hold those */
+    int32_t folder_count;
+    const char *title; /* NULL: made of what differs between the runs */
+    /* (baseline_count) names of arms or "key=value", all of which a baseline must fulfil. Each arm
+     * is compared with the baseline that has the fewest other settings. None: constant temperature
+     * 1 where an arm has it, else the first arm. */
+    const char *const *baselines;
+    int32_t baseline_count;
+    focal_report_format format;
+    /* Takes the text where no path is given; takes a sentence about each run that is unfinished,
+     * damaged or at odds with another, which the report names too; may be NULL. */
+    void *user;
+    void (*write)(void *user, const char *text, size_t bytes);
+    void (*on_note)(void *user, const char *sentence);
+} focal_report_runs_args;
+
+/* Reads run folders as focal train and focal sweep leave them and writes the report to path, whole
+ * or not at all; path NULL: to args->write. EINVAL without any run to read, on more than
+ * FOCAL_REPORT_MAX_RUNS, or a baseline that is not there; EIO when the file cannot be written; what
+ * is wrong with single runs stands in the report. EUNSUPPORTED in a build without JSON; ENOMEM. */
+FOCAL_API focal_status focal_report_runs(focal_ctx *ctx, const char *path,
+                                         const focal_report_runs_args *args);
+
 FOCAL_END_DECLS
 #endif /* FOCAL_REPORT_H */

@@ -7,44 +7,25 @@
 #include "report/key_sets_svg.h"
 #include "report/page.h"
 
+/* Beside the style that all pages have. */
 static const char style[] =
-    ":root{color-scheme:light dark;--page:#fbfbf9;--card:#fff;--ink:#1c1c1a;--soft:#5d5d57;"
-    "--line:#e3e2dc;--causal:#f1f0ec;--window:#a9a79c;--sink:#3d3c38;--bar:#2a78d6;"
+    ":root{--causal:#f1f0ec;--window:#a9a79c;--sink:#3d3c38;--bar:#2a78d6;"
     "--g0:#2a78d6;--g1:#eb6834;--g2:#1baf7a;--g3:#d99a00;--g4:#d65f92;--g5:#6a55c9;--g6:#4c8b1f;"
     "--g7:#d03b3b}\n"
-    "@media (prefers-color-scheme:dark){:root{--page:#161615;--card:#1f1f1d;--ink:#f0efea;"
-    "--soft:#a8a79f;--line:#34332f;--causal:#2e2d2a;--window:#77756c;--sink:#dedcd2;--bar:#5b9dec;"
+    "@media (prefers-color-scheme:dark){:root{--causal:#2e2d2a;--window:#77756c;--sink:#dedcd2;"
+    "--bar:#5b9dec;"
     "--g0:#5b9dec;--g1:#f0875c;--g2:#35c491;--g3:#e8b33a;--g4:#e884ad;--g5:#9284e6;--g6:#7fb84e;"
     "--g7:#ea6a6a}}\n"
-    "*{box-sizing:border-box}body{margin:0;background:var(--page);color:var(--ink);"
-    "font:16px/1.5 system-ui,-apple-system,\"Segoe UI\",Roboto,\"Helvetica Neue\",sans-serif}\n"
-    "main{max-width:70rem;margin:0 auto;padding:2.5rem 1.25rem 4rem}\n"
-    "h1{font-size:1.9rem;line-height:1.2;margin:0 0 .4rem;letter-spacing:-.01em}\n"
-    "h2{font-size:1.15rem;margin:0 0 .35rem}p{margin:0 0 .8rem;max-width:46rem}\n"
-    ".soft{color:var(--soft)}section{background:var(--card);border:1px solid var(--line);"
-    "border-radius:12px;padding:1.25rem 1.4rem;margin-top:1.25rem}\n"
-    ".scroll{overflow-x:auto}table{border-collapse:collapse;width:100%;min-width:36rem;"
-    "font-variant-numeric:tabular-nums}\n"
-    "caption{text-align:left;color:var(--soft);padding-bottom:.5rem}\n"
-    "th,td{text-align:right;padding:.45rem .7rem;border-bottom:1px solid var(--line);"
-    "white-space:nowrap}tr:last-child>*{border-bottom:0}\n"
-    "th:first-child,td:first-child{text-align:left;padding-left:0}thead th{color:var(--soft);"
-    "font-weight:500;font-size:.88rem}tbody th{font-weight:500}\n"
     "td.wide{width:30%}.meter{display:flex;align-items:center;gap:.6rem}\n"
     ".meter i{display:block;height:.6rem;min-width:2px;background:var(--bar);"
     "border-radius:0 3px 3px 0}\n"
     ".pair{display:grid;gap:1.5rem;grid-template-columns:repeat(auto-fit,minmax(19rem,1fr));"
-    "margin-top:.6rem}figure{margin:0}figcaption{color:var(--soft);font-size:.92rem;"
-    "margin-top:.6rem}\n"
-    "svg{display:block;width:100%;height:auto}svg text{fill:var(--soft);font:13px system-ui,"
-    "sans-serif}.pair text{font-size:18px}\n"
+    "margin-top:.6rem}.pair text{font-size:18px}\n"
     ".causal{fill:var(--causal)}.window{fill:var(--window)}.sink{fill:var(--sink)}"
     ".bar{fill:var(--bar)}.even{fill:none;stroke:var(--ink);stroke-width:1.2;"
     "stroke-dasharray:4 4;opacity:.6}\n"
     ".g0{fill:var(--g0)}.g1{fill:var(--g1)}.g2{fill:var(--g2)}.g3{fill:var(--g3)}"
     ".g4{fill:var(--g4)}.g5{fill:var(--g5)}.g6{fill:var(--g6)}.g7{fill:var(--g7)}\n"
-    ".legend{display:flex;flex-wrap:wrap;gap:.3rem 1.1rem;list-style:none;margin:.4rem 0 .2rem;"
-    "padding:0;font-size:.92rem}.legend li{display:flex;align-items:center;gap:.45rem}"
     ".legend svg{width:.85rem;height:.85rem}\n";
 
 static focal_status check_sets(focal_ctx *ctx, const focal_report_sets *sets)
@@ -185,16 +166,7 @@ focal_status focal_report_attention(focal_ctx *ctx, const char *path, const foca
     FOCAL_TRY(check_args(ctx, path, args));
     foci_page page;
     FOCAL_TRY(foci_page_open(ctx, path, &page));
-    (void)fputs("<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
-                "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n<title>",
-                page.file);
-    foci_page_text(&page, args->title);
-    (void)fprintf(page.file, "</title>\n<style>\n%s</style></head>\n<body><main>\n<header><h1>",
-                  style);
-    foci_page_text(&page, args->title);
-    (void)fputs("</h1>\n<p class=\"soft\">", page.file);
-    foci_page_text(&page, args->subtitle);
-    (void)fputs("</p></header>\n", page.file);
+    foci_page_begin(&page, args->title, args->subtitle, style, "");
     if (args->run_count > 0) write_runs(&page, args);
     if (args->sets) write_sets(&page, args->sets);
     if (args->loads) {
@@ -206,6 +178,6 @@ focal_status focal_report_attention(focal_ctx *ctx, const char *path, const foca
         foci_svg_loads(&page, args->loads, args->load_count);
         (void)fputs("</section>\n", page.file);
     }
-    (void)fputs("</main></body></html>\n", page.file);
+    foci_page_end(&page);
     return foci_page_close(ctx, &page, FOCAL_OK);
 }

@@ -8,12 +8,18 @@
 
 typedef struct foci_page {
     FILE *file;
-    const char *path;
+    const char *path;     /* NULL: a stream */
     char temporary[4096]; /* the name until it is whole */
+    void *user;           /* of a stream */
+    void (*write)(void *user, const char *text, size_t bytes);
 } foci_page;
 
 /* EIO, with the message set, when the file cannot be made. */
 focal_status foci_page_open(focal_ctx *ctx, const char *path, foci_page *page);
+
+/* A page that is handed to `write` piece by piece instead; ENOMEM. */
+focal_status foci_page_stream(focal_ctx *ctx, void (*write)(void *, const char *, size_t),
+                              void *user, foci_page *page);
 
 /* Puts the file in its place, or removes it: with status not OK, or when writing failed. Returns
  * the first failure. */
@@ -22,7 +28,14 @@ focal_status foci_page_close(focal_ctx *ctx, foci_page *page, focal_status statu
 /* Gives the page up: nothing stays behind. */
 void foci_page_drop(foci_page *page);
 
-/* Text with the letters that mean something in HTML replaced. NULL writes nothing. */
+/* Text with the letters that mean something in HTML replaced, and with U+FFFD for what is no UTF-8
+ * or a control character. NULL writes nothing. */
 void foci_page_text(foci_page *page, const char *text);
+
+/* An HTML page from its first byte to below its title, and its end. Pages look alike: the two
+ * styles are what this one has beyond. */
+void foci_page_begin(foci_page *page, const char *title, const char *subtitle, const char *style,
+                     const char *more_style);
+void foci_page_end(foci_page *page);
 
 #endif /* FOCI_REPORT_PAGE_H */

@@ -1,0 +1,87 @@
+/* focal report: runs side by side, as a page, as tables or as JSON. */
+#include <stdio.h>
+
+#include "cli.h"
+#include "focal/report.h"
+#include "options.h"
+
+static void write_stdout(void *user, const char *text, size_t bytes)
+{
+    (void)user;
+    (void)fwrite(text, 1, bytes, stdout);
+}
+
+/* The report names them too, but who reads only the first page should know. */
+static void print_note(void *user, const char *sentence)
+{
+    (void)user;
+    (void)fprintf(stderr, "focal: report: %s\n", sentence);
+}
+
+static int write_report(const cli_texts *folders, const char *path, focal_report_runs_args *args)
+{
+    focal_ctx *ctx = NULL;
+    int code = cli_open_ctx(1, NULL, &ctx);
+    if (code != CLI_DONE) return code;
+    args->folders = folders->items;
+    args->folder_count = folders->count;
+    args->write = write_stdout;
+    args->on_note = print_note;
+    const focal_status status = focal_report_runs(ctx, path, args);
+    if (status != FOCAL_OK)
+        code = cli_fail_ctx(ctx, status);
+    else if (path)
+        (void)fprintf(stderr, "focal: the report is in %s\n", path);
+    focal_ctx_close(ctx);
+    return code;
+}
+
+int cli_report(int argc, char **argv)
+{
+    static cli_texts folders, baselines;
+    const char *path = NULL, *title = NULL;
+    bool is_json = false, is_markdown = false;
+    const cli_option options[] = {
+        {"output", 'o', CLI_TEXT, &path, "FILE",
+         "default report.html; with --json or --md standard output", 0, 0, NULL, NULL},
+        {"title", 0, CLI_TEXT, &title, "TEXT", "default: the settings that differ", 0, 0, NULL,
+         NULL},
+        {"baseline", 0, CLI_TEXTS, &baselines, "ARM",
+         "what the others are compared with: an arm's name or key=value, as\n"
+         "                              temperature.value=1 (may be repeated: all must hold)",
+         0, 0, NULL, NULL},
+        {"json", 0, CLI_FLAG, &is_json, NULL, "the numbers as one JSON object", 0, 0, NULL, NULL},
+        {"md", 0, CLI_FLAG, &is_markdown, NULL, "the tables as Markdown", 0, 0, NULL, NULL},
+    };
+    const cli_rule rules[] = {{"json", NULL, "md"}};
+    const cli_usage usage = {
+        .command = "focal report",
+        .about =
+            "Compares training runs in one HTML file that needs nothing else: which settings\n"
+            "differ, curves, final losses with their spread over seeds, tokens and parameters\n"
+            "needed to equal the baseline, measures, and how to make it all again. RUN is a\n"
+            "folder of focal train, or of focal sweep: all runs in it. Runs that differ only\n"
+            "in their seed are one arm. The baseline is constant temperature 1 where there is\n"
+            "an arm that has it, else the first arm.",
+        .examples = "  focal report runs/temperature -o temperature.html\n"
+                    "  focal report small large --baseline model.width=256 --md\n",
+        .arguments = "RUN...",
+        .taken = &folders,
+        .least = 1,
+        .most = CLI_MAX_TEXTS,
+        .options = options,
+        .option_count = CLI_COUNT(options),
+        .rules = rules,
+        .rule_count = CLI_COUNT(rules),
+    };
+    const int code = cli_parse(&usage, argc, argv);
+    if (code >= 0) return code;
+    focal_report_runs_args args = {.title = title,
+                                   .baselines = baselines.items,
+                                   .baseline_count = baselines.count,
+                                   .format = is_json       ? FOCAL_REPORT_JSON
+                                             : is_markdown ? FOCAL_REPORT_MARKDOWN
+                                                           : FOCAL_REPORT_HTML};
+    if (!path && args.format == FOCAL_REPORT_HTML) path = "report.html";
+    return write_report(&folders, path, &args);
+}

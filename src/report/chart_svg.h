@@ -1,0 +1,57 @@
+/* Charts of lines with bands, and of single values with their mean, as inline SVG. Colours and
+ * dashes are classes c0.. and d0.. of the page's style, chosen by a line's number: two lines with
+ * the same colour have other dashes. */
+#ifndef FOCI_REPORT_CHART_SVG_H
+#define FOCI_REPORT_CHART_SVG_H
+
+#include "report/page.h"
+
+enum {
+    FOCI_CHART_COLOURS = 7,
+    FOCI_CHART_DASHES = 4,
+    FOCI_CHART_NUMBER = 32, /* bytes that hold a number as foci_chart_count() writes it */
+    FOCI_CHART_LABELS = 20  /* lines that get a label at their end */
+};
+
+/* The rules of style that charts need. */
+extern const char foci_chart_style[];
+
+typedef struct foci_chart_line {
+    const char *name;
+    int32_t number; /* of its colour and dashes */
+    int32_t count;
+    const double *x, *y;      /* (count), x ascending, finite */
+    const double *low, *high; /* (count); NULL: no band */
+} foci_chart_line;
+
+typedef struct foci_chart {
+    const char *id;    /* unique in the page, ASCII letters */
+    const char *title; /* what a reader without the picture is told */
+    const char *x_label, *y_label;
+    bool is_log_x, has_marks;
+    bool has_zero;     /* a line at y = 0 */
+    double skip_share; /* points before this share of a line's last x may lie outside the picture */
+    const foci_chart_line *lines;
+    int32_t line_count;
+} foci_chart;
+
+void foci_svg_chart(foci_page *page, const foci_chart *chart);
+
+/* A row of dots, one a value, and their mean as a bar. */
+typedef struct foci_chart_row {
+    const char *name;
+    int32_t number, count;
+    const double *values; /* (count), finite */
+    double mean;
+} foci_chart_row;
+
+void foci_svg_rows(foci_page *page, const char *id, const char *title, const char *x_label,
+                   const foci_chart_row *rows, int32_t row_count);
+
+/* The legend's entry of a line. */
+void foci_svg_legend(foci_page *page, const char *name, int32_t number);
+
+/* 1234567 as 1.23M; below ten thousand as it is. */
+void foci_chart_count(double value, char out[FOCI_CHART_NUMBER]);
+
+#endif /* FOCI_REPORT_CHART_SVG_H */
