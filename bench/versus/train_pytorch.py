@@ -13,7 +13,6 @@ runs nothing but the best way; needs torch.
 import argparse
 import json
 import os
-import resource
 import statistics
 import subprocess
 import sys
@@ -112,16 +111,18 @@ def focal_row(program, dtype, threads, steps):
     return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
-def peak_bytes(who):
-    return 1024 * resource.getrusage(who).ru_maxrss
+def peak_bytes():
+    """Of this process; getrusage would say what the one had that started it."""
+    with open("/proc/self/status", encoding="ascii") as status:
+        return next(1024 * int(line.split()[1]) for line in status if line.startswith("VmHWM"))
 
 
 def print_peak(way, dtype):
     """What a process of its own says of a way of PyTorch: the memory after loading torch, and the most."""
-    before = peak_bytes(resource.RUSAGE_SELF)
+    before = peak_bytes()
     rival = Rival(dtype, way.startswith("compiled"))
     rival.rate(3)
-    print(json.dumps([before, peak_bytes(resource.RUSAGE_SELF)]))
+    print(json.dumps([before, peak_bytes()]))
 
 
 def torch_peak(way, o):
@@ -165,7 +166,7 @@ def main():
                   peak_fraction=statistics.median(fractions), torch=statistics.median(theirs[best]),
                   torch_way=best, torch_version=torch.__version__, ratio=ratio,
                   all_ways={name: statistics.median(rates) for name, rates in theirs.items()})
-    result["focal_bytes"] = peak_bytes(resource.RUSAGE_CHILDREN)
+    result["focal_bytes"] = row["memory_bytes"]
     if not o.no_memory:
         result["torch_bytes_loaded"], result["torch_bytes"] = torch_peak(best, o)
     if o.json:

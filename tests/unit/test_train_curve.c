@@ -58,7 +58,7 @@ static void make_stream(stream *s)
 {
     uint32_t left = 0;
     memset(s, 0, sizeof *s);
-    for (uint32_t n = 0; n < TOKENS; n++, left--) {
+    for (uint64_t n = 0; n < TOKENS; n++, left--) {
         s->begins[n] = left == 0;
         if (left == 0) left = 1 + foci_random_below(SEED, TOKEN_STREAM, 2 * n, 40);
         const uint32_t last = n > 0 ? (uint32_t)s->ids[n - 1] : 0;
@@ -171,7 +171,7 @@ static student open_student(focal_ctx *ctx, const recipe *r, focal_dtype precisi
     assert_status(ctx, foci_trainable_new(ctx, &config, 1, &options, &s.trainable), FOCAL_OK);
     assert_status(ctx, foci_optimiser_new(s.trainable, &moves, &s.optimiser), FOCAL_OK);
     const int32_t count = s.trainable->param_count;
-    s.sorted = new_array((size_t)count, sizeof *s.sorted);
+    s.sorted = new_array((size_t)count, sizeof(foci_param *));
     for (int32_t n = 0; n < count; n++) s.sorted[n] = &s.trainable->params[n];
     qsort(s.sorted, (size_t)count, sizeof(foci_param *), by_name);
     for (int32_t n = 0; n < count; n++) {
@@ -218,17 +218,19 @@ static void train(const student *s, const recipe *r, foci_recompute recompute, c
         int32_t ids[2 * ROWS], targets[2 * ROWS];
         double nll = 0.0;
         for (int half = 0; half < 2; half++) { /* their targets make the scale */
+            const ptrdiff_t at = (ptrdiff_t)half * ROWS;
             foci_sequence unused[ROWS];
-            foci_windows rows = {ids + half * ROWS, targets + half * ROWS, unused, 0};
+            foci_windows rows = {ids + at, targets + at, unused, 0};
             assert_status(
                 ctx, foci_order_read(ctx, &order, (int64_t)(2 * step + half) * HALF, HALF, &rows),
                 FOCAL_OK);
         }
         const double scale = 1.0 / (double)count_targets(targets);
         for (int half = 0; half < 2; half++) {
+            const ptrdiff_t at = (ptrdiff_t)half * ROWS;
             foci_sequence sequences[ROWS];
             foci_span spans[ROWS];
-            foci_windows rows = {ids + half * ROWS, targets + half * ROWS, sequences, 0};
+            foci_windows rows = {ids + at, targets + at, sequences, 0};
             assert_status(
                 ctx, foci_order_read(ctx, &order, (int64_t)(2 * step + half) * HALF, HALF, &rows),
                 FOCAL_OK);
