@@ -6,19 +6,16 @@
 The model is that of `focal bench train`: Qwen3's layers, query-key norm without gain, tied embedding,
 AdamW with decay, gradients clipped at 1. PyTorch runs it as it is fastest here: eager or compiled, its
 own causal attention, fused AdamW, and with bf16 autocast around float32 weights; every way is timed and
-the best one counts. Its memory may be in large pages (THP_MEM_ALLOC_ENABLE), which it is faster with. Prints
-tokens a second of both, the ratio, and the most memory that each process had, PyTorch's in one of its own that
+the best one counts. Prints tokens a second of both, the ratio, and the most memory that each process had, PyTorch's in one of its own that
 runs nothing but the best way; needs torch.
 """
 import argparse
 import json
-import os
 import statistics
 import subprocess
 import sys
 import time
 
-os.environ["THP_MEM_ALLOC_ENABLE"] = "1"  # is read when torch is loaded
 import torch
 from torch import nn
 from torch.nn import functional as F
