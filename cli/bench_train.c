@@ -8,7 +8,8 @@
 typedef struct train_options {
     bench_options shared;
     int64_t layers, width, ffn, vocab, heads, kv_heads, head_dim, length, batch;
-    int32_t dtype, recompute, optimiser;
+    int32_t dtype, recompute, optimiser, temperature;
+    double t;
     bool has_profile;
 } train_options;
 
@@ -20,7 +21,7 @@ static const char about[] =
 
 static int parse(train_options *o, int argc, char **argv)
 {
-    enum { OWN = 13 };
+    enum { OWN = 15 };
     cli_option options[OWN + BENCH_OPTIONS] = {
         {"layers", 0, CLI_INT, &o->layers, "N", "default 8", 1, 512, NULL, NULL},
         {"width", 0, CLI_INT, &o->width, "N", "of the residual stream; default 512", 1, 65536, NULL,
@@ -41,6 +42,12 @@ static int parse(train_options *o, int argc, char **argv)
          "what is computed again instead of kept; default none", 0, 0, "none|inputs|block", NULL},
         {"optimiser", 0, CLI_CHOICE, &o->optimiser, "NAME", "default adamw", 0, 0, "adamw|muon",
          NULL},
+        {"temperature", 0, CLI_CHOICE, &o->temperature, "KIND",
+         "of attention; default none: as everywhere else", 0, 0,
+         "none|constant|learned|learned-paper|per-head|length", NULL},
+        {"t", 0, CLI_NUMBER, &o->t, "T",
+         "the temperature of constant and length, and what per-head begins with; default 0.4", 0.01,
+         100, NULL, NULL},
         {"profile", 0, CLI_FLAG, &o->has_profile, NULL, "what each operation took, on stderr", 0, 0,
          NULL, NULL},
     };
@@ -129,6 +136,8 @@ static int run(const train_options *o, focal_ctx *ctx)
                                      .dtype = o->dtype == 0 ? FOCAL_BF16 : FOCAL_F32,
                                      .recompute = o->recompute,
                                      .has_muon = o->optimiser == 1,
+                                     .temperature = (focal_train_temperature)o->temperature,
+                                     .t = (float)o->t,
                                      .seed = (uint64_t)o->shared.seed};
     train_step step = {.ctx = ctx};
     const focal_status status = focal_train_bench_new(ctx, &shape, &step.bench);
@@ -159,7 +168,8 @@ int cli_bench_train(int argc, char **argv)
                        .vocab = 16384,
                        .heads = 8,
                        .length = 512,
-                       .batch = 4};
+                       .batch = 4,
+                       .t = 0.4};
     int code = parse(&o, argc, argv);
     if (code >= 0) return code;
     focal_ctx *ctx = NULL;

@@ -29,10 +29,10 @@ class Golden:
             self.lines.append(f"tensor {tensor} {len(self.data)} {len(x)}")
             self.data += x
 
-    def write(self, folder):
+    def write(self, folder, name):
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "optim.manifest").write_text("\n".join(self.lines) + "\n")
-        (folder / "optim.bin").write_bytes(struct.pack(f"<{len(self.data)}d", *self.data))
+        (folder / f"{name}.manifest").write_text("\n".join(self.lines) + "\n")
+        (folder / f"{name}.bin").write_bytes(struct.pack(f"<{len(self.data)}d", *self.data))
 
 
 def uncap(capped, cap):
@@ -149,7 +149,7 @@ def main():
     muon(golden, "muon_tall", 32, 37, 12, 3, 0.02, 0.95, 0.1, False, 1)
     muon(golden, "muon_square", 33, 17, 17, 2, 0.01, 0.9, 0.0, True, 0)
     muon(golden, "muon_row", 34, 1, 6, 2, 0.05, 0.95, 0.01, False, 1)
-    golden.write(pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else default)
+    golden.write(pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else default, "optim")
 
 
 if __name__ == "__main__":

@@ -6,7 +6,8 @@
 The model is that of `focal bench train`: Qwen3's layers, query-key norm without gain, tied embedding,
 AdamW with decay, gradients clipped at 1. PyTorch runs it as it is fastest here: eager or compiled, its
 own causal attention, fused AdamW, and with bf16 autocast around float32 weights; every way is timed and
-the best one counts. Prints tokens a second of both and the ratio; needs torch.
+the best one counts. Prints tokens a second of both, the ratio, and the most memory that each process had, PyTorch's in one of its own that
+runs nothing but the best way; needs torch.
 """
 import argparse
 import json
@@ -107,6 +108,26 @@ def focal_row(program, dtype, threads, steps):
     return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
+def peak_bytes():
+    """Of this process; getrusage would say what the one had that started it."""
+    with open("/proc/self/status", encoding="ascii") as status:
+        return next(1024 * int(line.split()[1]) for line in status if line.startswith("VmHWM"))
+
+
+def print_peak(way, dtype):
+    """What a process of its own says of a way of PyTorch: the memory after loading torch, and the most."""
+    before = peak_bytes()
+    rival = Rival(dtype, way.startswith("compiled"))
+    rival.rate(3)
+    print(json.dumps([before, peak_bytes()]))
+
+
+def torch_peak(way, o):
+    command = [sys.executable, __file__, "--focal", o.focal, "-t", str(o.threads), "--dtype", o.dtype,
+               "--peak-of", way]
+    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--focal", required=True, metavar="PROGRAM")
@@ -115,9 +136,14 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=3, help="of a contestant in a round")
     parser.add_argument("--no-compile", action="store_true")
+    parser.add_argument("--no-memory", action="store_true")
+    parser.add_argument("--peak-of", metavar="WAY", help=argparse.SUPPRESS)
     parser.add_argument("--json", action="store_true")
     o = parser.parse_args()
     torch.set_num_threads(o.threads)
+    torch.set_flush_denormal(True)
+    if o.peak_of:
+        return print_peak(o.peak_of, o.dtype)
     rivals = [Rival(o.dtype, False)] + ([] if o.no_compile else [Rival(o.dtype, True)])
     for rival in rivals:
         print(f"train_pytorch.py: warming {rival.name}", file=sys.stderr)
@@ -137,11 +163,17 @@ def main():
                   peak_fraction=statistics.median(fractions), torch=statistics.median(theirs[best]),
                   torch_way=best, torch_version=torch.__version__, ratio=ratio,
                   all_ways={name: statistics.median(rates) for name, rates in theirs.items()})
+    result["focal_bytes"] = row["memory_bytes"]
+    if not o.no_memory:
+        result["torch_bytes_loaded"], result["torch_bytes"] = torch_peak(best, o)
     if o.json:
         print(json.dumps(result))
-        return
+        return None
     print(f"focal {result['focal']:.0f} tokens/s ({100 * result['peak_fraction']:.0f} % of peak), "
-          f"PyTorch {result['torch_version']} {best} {result['torch']:.0f}: {ratio:.2f}x")
+          f"PyTorch {result['torch_version']} {best} {result['torch']:.0f}: {ratio:.2f}x; "
+          f"memory {result['focal_bytes'] / 1e9:.2f} GB"
+          + ("" if o.no_memory else f" and {result['torch_bytes'] / 1e9:.2f} GB"))
+    return None
 
 
 if __name__ == "__main__":

@@ -33,6 +33,16 @@ FOCAL_API void focal_profile_stop(focal_ctx *ctx);
 /* How many rows there are; *rows is the context's, until the next start. */
 FOCAL_API int32_t focal_profile_rows(focal_ctx *ctx, const focal_profile_row **rows);
 
+/* Kinds of temperatures (docs/MATH.md, 2). */
+typedef enum focal_train_temperature {
+    FOCAL_TRAIN_T_NONE, /* as every other program: t = 1 */
+    FOCAL_TRAIN_T_CONSTANT,
+    FOCAL_TRAIN_T_LEARNED,
+    FOCAL_TRAIN_T_LEARNED_PAPER,
+    FOCAL_TRAIN_T_PER_HEAD,
+    FOCAL_TRAIN_T_LENGTH
+} focal_train_temperature;
+
 /* A model to be trained on random tokens, to see how fast that goes. 0: the default beside it. */
 typedef struct focal_train_shape {
     int32_t layers, width, ffn, vocab, heads;
@@ -42,6 +52,8 @@ typedef struct focal_train_shape {
     focal_dtype dtype;     /* what products read: float32 or bfloat16 */
     int32_t recompute;     /* 0: nothing, 1: all but the inputs of blocks, 2: whole layers */
     bool has_muon;         /* instead of AdamW, for the matrices of layers */
+    focal_train_temperature temperature; /* of attention */
+    float t;                             /* constant, length, and what per head begins with; 1 */
     uint64_t seed;
 } focal_train_shape;
 

@@ -275,6 +275,8 @@ static void *take_block(focal_ctx *ctx, size_t bytes)
 {
     char *base = ctx->allocator.alloc(ctx->allocator.user, bytes);
     if (!base) return NULL;
+    /* A step of training goes through a gigabyte again and again. */
+    if (bytes >= 2 * (size_t)FOCI_LARGE_PAGE) foci_use_large_pages(base, bytes);
     ((block_header *)(void *)base)->bytes = bytes;
     pthread_mutex_lock(&ctx->lock);
     ctx->memory.now_bytes += bytes;

@@ -24,7 +24,7 @@
 #include "ops/residual/add.h"
 #include "ops/rope/rope_backward.h"
 
-enum { HEAD_BYTES = 32 << 20 /* of logits at a time */ };
+enum { HEAD_BYTES = 64 << 20 /* of logits at a time */ };
 
 /* What a layer computes between two places of the stream, and backward reads again. */
 typedef struct kept {
@@ -101,24 +101,30 @@ static double product_flops(const pass *p, const foci_linear *w)
     return 2.0 * p->T * (double)w->N * (double)w->K;
 }
 
+static foci_matmul_args product_args(const pass *p, const foci_linear *w, const void *x, float *out,
+                                     int64_t out_stride, bool adds)
+{
+    return (foci_matmul_args){.M = p->T,
+                              .N = w->N,
+                              .K = w->K,
+                              .x = x,
+                              .x_dtype = p->act,
+                              .x_stride = w->K,
+                              .w = w->w,
+                              .w_dtype = w->dtype,
+                              .w_is_transposed = w->is_transposed,
+                              .bias = w->bias,
+                              .adds = adds,
+                              .out = out,
+                              .out_dtype = FOCAL_F32,
+                              .out_stride = out_stride};
+}
+
 /* out (T,N) = x w^T + bias, or += . */
 static focal_status multiply(const pass *p, const char *name, const foci_linear *w, const void *x,
                              float *out, int64_t out_stride, bool adds)
 {
-    foci_matmul_args args = {.M = p->T,
-                             .N = w->N,
-                             .K = w->K,
-                             .x = x,
-                             .x_dtype = p->act,
-                             .x_stride = w->K,
-                             .w = w->w,
-                             .w_dtype = w->dtype,
-                             .w_is_transposed = w->is_transposed,
-                             .bias = w->bias,
-                             .adds = adds,
-                             .out_dtype = FOCAL_F32,
-                             .out_stride = out_stride};
-    args.out = out;
+    const foci_matmul_args args = product_args(p, w, x, out, out_stride, adds);
     TIMED(p, name, product_flops(p, w), foci_matmul(p->ctx, &args));
     return FOCAL_OK;
 }
@@ -282,9 +288,12 @@ static focal_status project(const pass *p, const foci_layer *w, const kept *a)
 {
     const thirds to = cut(p, a->qkv);
     if (w->qkv.w) return multiply(p, "q k v", &w->qkv, a->h, to.q, to.stride, false);
-    FOCAL_TRY(multiply(p, "q k v", &w->q, a->h, to.q, to.stride, false));
-    FOCAL_TRY(multiply(p, "q k v", &w->k, a->h, to.k, to.stride, false));
-    return multiply(p, "q k v", &w->v, a->h, to.v, to.stride, false);
+    const foci_matmul_args args[] = {product_args(p, &w->q, a->h, to.q, to.stride, false),
+                                     product_args(p, &w->k, a->h, to.k, to.stride, false),
+                                     product_args(p, &w->v, a->h, to.v, to.stride, false)};
+    TIMED(p, "q k v", product_flops(p, &w->q) + product_flops(p, &w->k) + product_flops(p, &w->v),
+          foci_matmul_several(p->ctx, args, 3));
+    return FOCAL_OK;
 }
 
 static focal_status normalise_heads(const pass *p, const foci_gain *gain, int32_t heads,
@@ -349,10 +358,16 @@ static foci_temperature_args temperature_args(const pass *p, int32_t layer)
                                    .factors = a->factors};
 }
 
+static bool learns_temperature(const pass *p, int32_t layer)
+{
+    const foci_layer_grads *grads = &p->t->layers[layer];
+    return grads->u || grads->a || grads->lt;
+}
+
 static focal_status temperature_back(const pass *p, int32_t layer)
 {
     const foci_layer_grads *grads = &p->t->layers[layer];
-    if (!p->model->weights.layers[layer].temperature) return FOCAL_OK;
+    if (!learns_temperature(p, layer)) return FOCAL_OK;
     const foci_temperature_args args = temperature_args(p, layer);
     const foci_temperature_grads to = {
         .dots = p->dots, .du = grads->u, .da = grads->a, .dlt = grads->lt, .dh = p->dh};
@@ -415,7 +430,7 @@ static focal_status place_back(const pass *p, int32_t layer, third which, const 
                                     .dout_dtype = p->act,
                                     .dx_dtype = FOCAL_F32,
                                     .dx_stride = forward.x_stride};
-    if (forward.row_scales) {
+    if (forward.row_scales && learns_temperature(p, layer)) {
         args.out = kept_of(p, layer)->q;
         args.dots = p->dots;
     }
@@ -508,6 +523,21 @@ static focal_status heads_back(const pass *p, int32_t n)
     return convert(p, 1, (int32_t)d.stride, p->heads, d.stride, p->dheads, p->act);
 }
 
+/* q, k and v as one matrix, where they and so their gradients lie one behind the other: their
+ * gradients are then one product each. w NULL: they do not. */
+static foci_linear joined(const foci_linear *q, const foci_linear *k, const foci_linear *v)
+{
+    const int64_t size = (int64_t)focal_dtype_bytes(q->dtype);
+    const char *behind_q = (const char *)q->w + (int64_t)q->N * q->K * size;
+    const char *behind_k = (const char *)k->w + (int64_t)k->N * k->K * size;
+    if (q->is_transposed || q->bias || k->w != (const void *)behind_q ||
+        v->w != (const void *)behind_k)
+        return (foci_linear){0};
+    foci_linear all = *q;
+    all.N += k->N + v->N;
+    return all;
+}
+
 static focal_status project_back(const pass *p, int32_t n)
 {
     const foci_config *c = &p->model->config;
@@ -517,9 +547,11 @@ static focal_status project_back(const pass *p, int32_t n)
     const char *dq = p->dheads, *dk = dq + (int64_t)c->H * c->D * size;
     const char *dv = dk + (int64_t)c->G * c->D * size;
     const void *h = kept_of(p, n)->h;
-    if (w->qkv.w) {
-        FOCAL_TRY(add_weight_gradient(p, "q k v, weights", &w->qkv, &grads->qkv, dq, stride, h));
-        return multiply_back(p, "q k v, back", &w->qkv, dq, stride, p->dh, FOCAL_F32, false);
+    const foci_linear all = w->qkv.w ? w->qkv : joined(&w->q, &w->k, &w->v);
+    if (all.w) {
+        const foci_linear_grads *to = w->qkv.w ? &grads->qkv : &grads->q;
+        FOCAL_TRY(add_weight_gradient(p, "q k v, weights", &all, to, dq, stride, h));
+        return multiply_back(p, "q k v, back", &all, dq, stride, p->dh, FOCAL_F32, false);
     }
     FOCAL_TRY(add_weight_gradient(p, "q k v, weights", &w->q, &grads->q, dq, stride, h));
     FOCAL_TRY(add_weight_gradient(p, "q k v, weights", &w->k, &grads->k, dk, stride, h));
@@ -557,10 +589,12 @@ static focal_status feed_forward_inside(const pass *p, int32_t n)
     const foci_layer *w = &p->model->weights.layers[n];
     const kept *a = kept_of(p, n);
     FOCAL_TRY(read_stream(p, &w->ffn_norm, p->x_mid[n], a->h_ffn));
-    FOCAL_TRY(multiply(p, "feed-forward in", c->is_gated ? &w->gate : &w->up, a->h_ffn, a->gate,
-                       c->F, false));
-    if (c->is_gated)
-        FOCAL_TRY(multiply(p, "feed-forward in", &w->up, a->h_ffn, a->up, c->F, false));
+    const foci_matmul_args args[] = {
+        product_args(p, c->is_gated ? &w->gate : &w->up, a->h_ffn, a->gate, c->F, false),
+        product_args(p, &w->up, a->h_ffn, a->up, c->F, false)};
+    const int32_t count = c->is_gated ? 2 : 1;
+    TIMED(p, "feed-forward in", count * product_flops(p, &w->up),
+          foci_matmul_several(p->ctx, args, count));
     const foci_gate_args gate = {.activation = c->activation,
                                  .T = p->T,
                                  .F = c->F,

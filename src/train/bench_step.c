@@ -25,6 +25,14 @@ static int32_t or_else(int32_t value, int32_t fallback)
     return value ? value : fallback;
 }
 
+static const foci_temperature_kind kinds[] = {
+    [FOCAL_TRAIN_T_CONSTANT] = FOCI_TEMPERATURE_CONSTANT,
+    [FOCAL_TRAIN_T_LEARNED] = FOCI_TEMPERATURE_LEARNED,
+    [FOCAL_TRAIN_T_LEARNED_PAPER] = FOCI_TEMPERATURE_LEARNED_PAPER,
+    [FOCAL_TRAIN_T_PER_HEAD] = FOCI_TEMPERATURE_PER_HEAD,
+    [FOCAL_TRAIN_T_LENGTH] = FOCI_TEMPERATURE_LENGTH,
+};
+
 static focal_status open_parts(focal_train_bench *bench)
 {
     const focal_train_shape *s = &bench->shape;
@@ -39,7 +47,14 @@ static focal_status open_parts(focal_train_bench *bench)
                               .context = s->length,
                               .rope_base = 10000.0,
                               .is_tied = true};
-    const foci_trainable_options options = {.precision = s->dtype, .has_fixed_qk_gains = true};
+    const foci_temperature_choice temperature = {.kind = kinds[s->temperature],
+                                                 .t = s->t > 0.0F ? s->t : 1.0F,
+                                                 .c = 0.1F,
+                                                 .length = 0.25F * (float)s->length};
+    const foci_trainable_options options = {
+        .precision = s->dtype,
+        .has_fixed_qk_gains = true,
+        .temperature = s->temperature == FOCAL_TRAIN_T_NONE ? NULL : &temperature};
     const foci_optimiser_options optimiser = {.has_muon = s->has_muon,
                                               .beta1 = 0.9,
                                               .beta2 = 0.95,
@@ -83,6 +98,9 @@ focal_status focal_train_bench_new(focal_ctx *ctx, const focal_train_shape *shap
     if (shape->recompute < 0 || shape->recompute > FOCI_RECOMPUTE_BLOCK)
         return foci_fail(ctx, FOCAL_EINVAL, "training: recompute level %d, it must be 0 to %d",
                          shape->recompute, FOCI_RECOMPUTE_BLOCK);
+    if ((int32_t)shape->temperature < 0 || (size_t)shape->temperature >= FOCAL_COUNT(kinds))
+        return foci_fail(ctx, FOCAL_EINVAL, "training: temperature %d, it must be 0 to %d",
+                         (int)shape->temperature, (int)FOCAL_COUNT(kinds) - 1);
     focal_train_bench *bench = foci_alloc(ctx, 1, sizeof *bench);
     if (!bench) return FOCAL_ENOMEM;
     memset(bench, 0, sizeof *bench);

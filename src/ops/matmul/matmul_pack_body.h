@@ -7,7 +7,11 @@
 
 /* Rows of x that lies transposed are packed in strips, whole tiles and whole vectors, in which they
  * alternate: nothing is turned. */
-enum { STRIP = 4 * MR };
+enum {
+    STRIP = 4 * MR,
+    PACK_AHEAD = 24, /* rows, that those to be packed next are asked for */
+    CACHE_LINE = 64
+};
 _Static_assert(STRIP % VL == 0, "a strip is whole vectors");
 
 /* Row k of x as it lies; NULL past the last. */
@@ -57,6 +61,19 @@ static void pack_panel(const product *p, int64_t n, float *panel, char *rows)
     }
 }
 
+/* Asks for elements [begin, end) of rows [first, last) as they lie: parts of rows far apart, which
+ * a cache does not foresee. */
+static inline void expect_rows(const foci_weights *w, int64_t first, int64_t last, int64_t begin,
+                               int64_t end)
+{
+    for (int64_t k = first; k < last; k++) {
+        const char *row = w->data + (size_t)k * w->row_bytes;
+        const char *stop = row + (size_t)(end / w->block) * w->block_bytes;
+        for (row += (size_t)(begin / w->block) * w->block_bytes; row < stop; row += CACHE_LINE)
+            __builtin_prefetch(row);
+    }
+}
+
 /* The same, `count` panels side by side, of weights that lie transposed: NR columns of PACK rows
  * make a row of words. What is expanded begins and ends at whole blocks. */
 static void pack_panels_transposed(const product *p, int64_t n, int64_t count, float *panels,
@@ -67,6 +84,8 @@ static void pack_panels_transposed(const product *p, int64_t n, int64_t count, f
     const int64_t width = foci_min64(foci_round_up(n + count * NR, p->w.block), N) - begin;
     for (int64_t k = 0; k < K; k += PACK, panels += NR) {
         const char *row[PACK];
+        expect_rows(&p->w, k + PACK_AHEAD, foci_min64(K, k + PACK_AHEAD + PACK), n,
+                    foci_min64(N, n + count * NR));
         for (int64_t i = 0; i < PACK; i++) {
             char *buffer = rows + i * width * (int64_t)sizeof(float);
             row[i] = k + i < K ? foci_weights_row(&p->w, k + i, begin, width, buffer) : NULL;
