@@ -336,6 +336,9 @@ def make_contestants(options, tests):
         else:
             command = [*rivals, "llama", "--model", options.model, *tail, *ubatch]
             made.append(Rival("llama.cpp", command, ("pp", "tg", "peak", "first"), context))
+            if options.read:
+                made.append(Rival("llama.cpp, read", [*command, "--load", "read"], ("pp", "tg"),
+                                  context))
             for also in options.also:
                 kind, _, path = also.rpartition("=")
                 kinds = (kind,) if kind in ("pp", "tg") else ("pp", "tg")
@@ -374,6 +377,8 @@ def parse():
     parser.add_argument("--contestants", default="focal,llama,transformers", metavar="LIST")
     parser.add_argument("--ubatch", default="256,512,2048", metavar="LIST",
                         help="n_ubatch to try for llama.cpp; the fastest is kept")
+    parser.add_argument("--read", action="store_true",
+                        help="llama.cpp also with the file read instead of mapped")
     parser.add_argument("--json", metavar="OUT", help="keeps the samples")
     parser.add_argument("--table", nargs="+", metavar="OUT", help="prints kept samples' table")
     parser.add_argument("--check", action="store_true", help="only says what is missing")

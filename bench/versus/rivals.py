@@ -45,7 +45,7 @@ class Llama:
         api.llama_log_set(self.silent, None)
         api.llama_backend_init()
         self.model = api.llama_model_load_from_file(options.model.encode(),
-                                                    api.llama_model_default_params())
+                                                    model_params(api, options.load))
         if not self.model:
             sys.exit(f"rivals.py: llama.cpp cannot open {options.model}")
         self.vocab = api.llama_model_get_vocab(self.model)
@@ -111,6 +111,16 @@ class Llama:
         token = api.llama_sampler_sample(api.llama_sampler_init_greedy(), self.context, -1)
         assert 0 <= token < self.words
         return {"prompt_tokens": count, "seconds": time.perf_counter() - self.loaded}
+
+
+def model_params(api, load):
+    """The defaults, or with the file read into memory instead of mapped."""
+    params = api.llama_model_default_params()
+    if load == "read" and hasattr(params, "use_mmap"):
+        params.use_mmap = False
+    elif load == "read":
+        params.load_mode = api.LLAMA_LOAD_MODE_NONE
+    return params
 
 
 def load_llama():
@@ -182,6 +192,7 @@ def main():
     parser.add_argument("-t", "--threads", type=int, default=2)
     parser.add_argument("--context", type=int, default=8448)
     parser.add_argument("--ubatch", default="512", help="sizes to try; the fastest is kept")
+    parser.add_argument("--load", default="map", choices=["map", "read"])
     parser.add_argument("--first", metavar="FILE", help="time to the first token behind this text")
     options = parser.parse_args()
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")

@@ -4,13 +4,14 @@
 #define FOCI_OPS_MATMUL_BYTES_ROWS_H
 
 enum {
-    BYTES_AHEAD = 4096 /* of what is asked for: a page, where the hardware's own asking ends */
+    BYTES_AHEAD = 6144 /* of what is asked for, behind the row that is read beside the first one */
 };
 
+/* Into the second cache: the first one can wait for too few lines at a time. */
 FOCI_INLINE void ask_for(const uint8_t *piece, const int64_t bytes)
 {
 #pragma GCC unroll 8
-    for (int64_t at = 0; at < bytes; at += 64) v_prefetch(piece + at);
+    for (int64_t at = 0; at < bytes; at += 64) v_prefetch_far(piece + at);
 }
 
 FOCI_INLINE void step_x(byte_x *x, int64_t elements, int64_t factors)
@@ -24,13 +25,15 @@ FOCI_INLINE void step_x(byte_x *x, int64_t elements, int64_t factors)
  * row c of x. Two rows share what is read of x; memory is asked for in its own order. Every sum is
  * made for itself: no bit depends on rows or count. */
 FOCI_INLINE void sum_byte_rows(const uint8_t *const from[], const int rows, const focal_dtype type,
-                               int64_t K, const byte_x *x_from, byte_sums *sums, const int count)
+                               int64_t K, int64_t row_bytes, const byte_x *x_from, byte_sums *sums,
+                               const int count)
 {
     byte_sums s[BYTE_SUMS];
     byte_x x = *x_from;
-    const uint8_t *w[BYTE_PAIR] = {from[0], from[rows - 1]}, *ahead = from[0] + BYTES_AHEAD;
     const int64_t bytes =
         is_k_type(type) ? k_block_bytes(type) : (int64_t)8 * words_of_type(type).words;
+    const uint8_t *w[BYTE_PAIR] = {from[0], from[rows - 1]};
+    const uint8_t *ahead = from[0] + BYTES_AHEAD + row_bytes;
 #pragma GCC unroll 4
     for (int n = 0; n < rows * count; n++) clear_sums(&s[n]);
     if (is_k_type(type)) {
@@ -63,12 +66,12 @@ FOCI_INLINE void sum_byte_rows(const uint8_t *const from[], const int rows, cons
 /* y[r * count + c] = row r of w with row c of x; BYTE_SUMS of them. Rows are taken in turn, or two
  * at a time: memory is fastest in order. */
 FOCI_INLINE void dot_bytes(const uint8_t *const w[], const focal_dtype type, int64_t K,
-                           const byte_x *x, float y[BYTE_SUMS], const int count)
+                           int64_t row_bytes, const byte_x *x, float y[BYTE_SUMS], const int count)
 {
     byte_sums s[BYTE_SUMS];
     const int rows = count < BYTE_SUMS ? BYTE_PAIR : 1;
     for (int r = 0; r < BYTE_SUMS / count; r += rows)
-        sum_byte_rows(w + r, rows, type, K, x, s + (ptrdiff_t)r * count, count);
+        sum_byte_rows(w + r, rows, type, K, row_bytes, x, s + (ptrdiff_t)r * count, count);
     store_totals(s, type, y);
 }
 

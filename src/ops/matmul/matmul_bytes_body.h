@@ -39,7 +39,7 @@ FOCI_INLINE void multiply_rows(const byte_call *b, const focal_dtype type, int64
             const int64_t row = foci_min64(n + first + r, end - 1);
             w[r] = (const uint8_t *)b->a->w + row * b->row_bytes;
         }
-        dot_bytes(w, type, b->a->K, &x, y, count);
+        dot_bytes(w, type, b->a->K, b->row_bytes, &x, y, count);
         for (int r = 0; r < rows; r++)
             for (int c = 0; c < count; c++)
                 sums[(int64_t)c * FEW_COLUMNS + first + r] = y[r * count + c];
@@ -136,7 +136,8 @@ static void byte_item(void *arg, int64_t index, int32_t thread)
         const byte_call *b = &calls->call[n];
         const int64_t first = row_from(b, from), last = row_from(b, to);
         /* Nobody has asked for what an item begins with. */
-        if (first < last) ask_for((const uint8_t *)b->a->w + first * b->row_bytes, BYTES_AHEAD);
+        if (first < last)
+            ask_for((const uint8_t *)b->a->w + first * b->row_bytes, BYTES_AHEAD + b->row_bytes);
         for (int64_t begin = first, end; begin < last; begin = end) {
             end = foci_min64(last, begin + FEW_COLUMNS);
             byte_rows(b, begin, end);
