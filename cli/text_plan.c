@@ -198,7 +198,6 @@ static focal_status set_shape(const focal_plan *plan, focal_run *run)
         {"model.ffn", plan->ffn},
         {"model.heads", plan->heads},
         {"optimiser.lr", plan->rate},
-        {"schedule.warmup", (double)plan->warmup},
         {"validation.every", (double)plan->valid_every},
         {"validation.tokens", (double)plan->valid_tokens},
         {"samples.every", (double)plan->sample_every},
@@ -216,6 +215,8 @@ static focal_status set_end(const train_request *request, const focal_plan *plan
                             focal_run *run)
 {
     if (is_set(request, "schedule.steps") || is_set(request, "schedule.minutes")) return FOCAL_OK;
+    const focal_status status = set_number(run, "schedule.warmup", (double)plan->warmup);
+    if (status != FOCAL_OK) return status;
     if (plan->seconds < 0.8 * 60.0 * minutes)
         return set_number(run, "schedule.steps", (double)plan->steps);
     return set_number(run, "schedule.minutes", minutes);
