@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/ctx.h"
 #include "base/error.h"
@@ -35,8 +36,11 @@ static foci_log_field text_field(const char *name, const char *text)
 
 focal_status foci_journal_open(foci_journal *journal, const foci_run_folder *folder, int64_t step)
 {
+    /* A session that died before its first checkpoint has left points that are void now. */
+    const bool is_again = access(folder->log, F_OK) == 0;
     FOCAL_TRY(foci_log_open(folder->ctx, folder->log, step, &journal->log));
-    return foci_events_open(folder->ctx, folder->events, step, date_now(), &journal->events);
+    return foci_events_open(folder->ctx, folder->events, step < 0 && is_again ? 0 : step,
+                            date_now(), &journal->events);
 }
 
 void foci_journal_close(foci_journal *journal)

@@ -33,8 +33,10 @@ typedef struct session {
     foci_feed feed;
     foci_state state;
     foci_journal journal;
-    int64_t first_step, saved_step; /* of this session; of the last checkpoint, -1: none */
-    double before, began;           /* seconds of earlier sessions; the clock at the start */
+    int64_t first_step;   /* of this session */
+    bool is_resumed;      /* a checkpoint was there */
+    bool is_saved;        /* nothing has changed since the last checkpoint */
+    double before, began; /* seconds of earlier sessions; the clock at the start */
     double flops_per_second, tokens_per_second; /* of the last steps, smoothed */
     bool has_samples;
     focal_train_end end;
@@ -116,12 +118,11 @@ static focal_status open_optimiser(session *s)
 static focal_status resume(session *s)
 {
     char note[FOCI_CHECKPOINT_NOTE];
-    bool is_found = false;
     s->state = foci_state_first(&s->start.info);
-    s->saved_step = -1;
-    FOCAL_TRY(foci_state_load(s->optimiser, &s->state, s->folder.checkpoints, &is_found, note));
+    FOCAL_TRY(
+        foci_state_load(s->optimiser, &s->state, s->folder.checkpoints, &s->is_resumed, note));
     if (note[0] != '\0') foci_journal_note(&s->journal, "passed over: %s", note);
-    if (is_found) s->saved_step = s->state.step;
+    s->is_saved = s->is_resumed;
     s->first_step = s->state.step;
     s->before = s->state.seconds;
     s->began = clock_now();
@@ -180,11 +181,11 @@ static bool is_due(int64_t every, int64_t step)
 static focal_status save(session *s)
 {
     const foci_checkpoint_policy policy = {s->run.checkpoint.keep, s->run.checkpoint.keep_every};
-    if (s->saved_step == s->state.step) return FOCAL_OK;
+    if (s->is_saved) return FOCAL_OK;
     s->state.seconds = seconds_now(s);
     FOCAL_TRY(foci_journal_sync(&s->journal));
     FOCAL_TRY(foci_state_save(s->optimiser, &s->state, s->folder.checkpoints, &policy));
-    s->saved_step = s->state.step;
+    s->is_saved = true;
     return FOCAL_OK;
 }
 
@@ -195,6 +196,7 @@ static focal_status validate(session *s, bool *is_stopped)
                             &s->journal, &loss, is_stopped));
     if (*is_stopped) return FOCAL_OK;
     s->state.valid_step = s->state.step;
+    s->is_saved = false;
     if (loss.targets == 0) return FOCAL_OK;
     s->state.valid_loss = loss.nll / (double)loss.targets;
     return foci_journal_validation(&s->journal, s->state.step, s->state.valid_loss, loss.targets,
@@ -206,9 +208,22 @@ static focal_status sample(session *s)
     focal_buffer text = {0};
     focal_status status = foci_sample(s->start.trainable, &s->run, s->state.step, &text);
     if (status == FOCAL_OK) status = foci_journal_sample(&s->journal, s->state.step, text.data);
-    if (status == FOCAL_OK) s->state.sampled_step = s->state.step;
+    s->state.sampled_step = s->state.step;
+    s->is_saved = false;
     focal_buffer_free(s->ctx, &text);
     return status;
+}
+
+static bool must_validate(const session *s, bool is_last)
+{
+    return s->validation.windows > 0 && s->state.step > 0 && s->state.valid_step != s->state.step &&
+           (is_last || is_due(s->run.validation.every, s->state.step));
+}
+
+static bool must_sample(const session *s, bool is_last)
+{
+    return s->has_samples && s->state.step > 0 && s->state.sampled_step != s->state.step &&
+           (is_last || is_due(s->run.samples.every, s->state.step));
 }
 
 /* *is_over: the session ends here, as s->end says. */
@@ -217,12 +232,8 @@ static focal_status between_steps(session *s, bool *is_over)
     const int64_t step = s->state.step;
     const bool is_last = foci_pace_is_over(&s->pace, step, seconds_now(s));
     bool is_stopped = false;
-    if (s->validation.windows > 0 && s->state.valid_step != step && step > 0 &&
-        (is_last || is_due(s->run.validation.every, step)))
-        FOCAL_TRY(validate(s, &is_stopped));
-    if (s->has_samples && s->state.sampled_step != step && step > 0 && !is_stopped &&
-        (is_last || is_due(s->run.samples.every, step)))
-        FOCAL_TRY(sample(s));
+    if (must_validate(s, is_last)) FOCAL_TRY(validate(s, &is_stopped));
+    if (!is_stopped && must_sample(s, is_last)) FOCAL_TRY(sample(s));
     if (!is_last && !is_stopped) is_stopped = foci_journal_must_stop(&s->journal);
     *is_over = is_last || is_stopped;
     s->end = is_stopped ? FOCAL_TRAIN_STOPPED : FOCAL_TRAIN_FINISHED;
@@ -311,6 +322,7 @@ static focal_status handle_spike(session *s, const char *why, bool *is_over)
     if (is_skipped && s->state.spikes.skips < FOCI_SPIKE_SKIPS) {
         s->state.spikes.skips++;
         s->state.step++;
+        s->is_saved = false;
         return foci_journal_skip(&s->journal, s->state.step, why);
     }
     foci_journal_note(&s->journal, "stopped before step %lld: %s%s", step, why,
@@ -336,6 +348,7 @@ static focal_status take_step(session *s, bool *is_over)
     FOCAL_TRY(foci_optimiser_step(s->optimiser, rate, norm.norm));
     foci_spike_remember(&s->state.spikes, loss);
     s->state.step++;
+    s->is_saved = false;
     s->state.tokens += tokens;
     s->state.loss = loss;
     note_speed(s, (double)tokens, pairs, clock_now() - begin);
@@ -373,13 +386,13 @@ static focal_status finish(session *s)
 static focal_status run_session(session *s)
 {
     bool is_over = false;
-    if (foci_pace_is_over(&s->pace, s->state.step, s->state.seconds) &&
-        s->saved_step == s->state.step && foci_run_folder_has_summary(&s->folder))
+    if (s->is_resumed && foci_pace_is_over(&s->pace, s->state.step, s->state.seconds) &&
+        !must_validate(s, true) && !must_sample(s, true) && foci_run_folder_has_summary(&s->folder))
         return FOCAL_OK; /* finished before; s->end says so already */
-    if (s->saved_step >= 0)
+    if (s->is_resumed)
         foci_journal_note(&s->journal, "resumed at step %lld", (long long)s->state.step);
     foci_run_folder_forget(&s->folder);
-    FOCAL_TRY(foci_journal_open(&s->journal, &s->folder, s->saved_step < 0 ? -1 : s->state.step));
+    FOCAL_TRY(foci_journal_open(&s->journal, &s->folder, s->is_resumed ? s->state.step : -1));
     for (;;) {
         FOCAL_TRY(between_steps(s, &is_over));
         if (is_over) break;

@@ -360,8 +360,8 @@ static void memory_runs_out(void **state)
     (void)state;
     focal_ctx *ctx = new_ctx(1);
     const tiny_run tiny = tiny_run_new(ctx);
-    static const char sets[] = "schedule.steps=1\nvalidation.tokens=1\ntemperature.layers=1\n"
-                               "temperature.heads=1";
+    static const char sets[] = "schedule.steps=1\nschedule.warmup=0\nvalidation.tokens=1\n"
+                               "temperature.layers=1\ntemperature.heads=1";
     focal_ctx_close(ctx);
     focal_status status = FOCAL_ENOMEM;
     for (int64_t n = 1; status == FOCAL_ENOMEM; n++) {
