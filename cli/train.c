@@ -106,8 +106,7 @@ static int start(train_request *request, const char *from)
             return cli_wrong("train: --vocab is for texts: a run file names shards");
         return train_from_file(first, from, request);
     }
-    if (from)
-        return cli_wrong("train: --from needs a run file, whose shards are of that model's tokens");
+    if (from) return cli_wrong("train: --from needs a run file, whose shards the model can read");
     return train_from_texts(request);
 }
 
@@ -151,7 +150,7 @@ int cli_train(int argc, char **argv)
                     "  focal train run.conf -o adapted --from smollm2 --set "
                     "temperature.value=0.7\n"
                     "  focal train --keys\n",
-        .arguments = "(TEXT... | RUN.conf | DIR)",
+        .arguments = "(RUN.conf | DIR | TEXT...)",
         .taken = &request.texts,
         .most = CLI_MAX_TEXTS,
         .options = options,
