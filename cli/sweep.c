@@ -143,7 +143,7 @@ static int run_sweep(focal_ctx *ctx, focal_sweep *sweep, const sweep_options *o)
     return code;
 }
 
-static int run(const sweep_options *o)
+static int do_sweep(const sweep_options *o)
 {
     focal_ctx *ctx = NULL;
     focal_sweep *sweep = NULL;
@@ -197,5 +197,5 @@ int cli_sweep(int argc, char **argv)
     if (code >= 0) return code;
     if (!o.out && !o.is_dry)
         return cli_wrong("sweep: -o DIR says where the runs go; see focal sweep --help");
-    return run(&o);
+    return do_sweep(&o);
 }

@@ -79,9 +79,8 @@ static focal_status write_text(focal_ctx *ctx, const source *s, int64_t n, foci_
 {
     FOCAL_TRY(draw_keys(ctx, s, shape.pairs, room->keys));
     memset(room->is_asked, 0, sizeof room->is_asked);
-    for (int32_t i = 0; i < shape.pairs; i++) {
+    for (int32_t i = 0; i < shape.pairs; i++)
         FOCAL_TRY(put_line(ctx, room->keys[i], draw(s, STREAM_VALUES, (uint64_t)i, VALUES), text));
-    }
     FOCAL_TRY(foci_buffer_put(ctx, text, "\n", 1));
     for (int32_t q = 0; q < shape.queries; q++) {
         const int32_t pair = pick_pair(s, n, q, shape.pairs, room->is_asked);
@@ -117,7 +116,7 @@ focal_status foci_recall_write(focal_ctx *ctx, const focal_recall_plan *plan, in
 focal_status focal_recall_text(focal_ctx *ctx, const focal_recall_plan *plan, int64_t n,
                                int32_t pairs, focal_buffer *text)
 {
-    foci_recall_shape shape;
+    foci_recall_shape shape = {0};
     FOCAL_TRY(foci_recall_shape_of(ctx, plan, pairs, &shape));
     if (n < 0) return foci_fail(ctx, FOCAL_EINVAL, "recall: text %lld, at least 0", (long long)n);
     foci_recall_room *room = foci_alloc(ctx, 1, sizeof *room);

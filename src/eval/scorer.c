@@ -60,8 +60,9 @@ static void look_at(const float *logits, int32_t V, int32_t id, double *nll, boo
     int32_t best = 0;
     for (int32_t v = 1; v < V; v++)
         if (logits[v] > logits[best]) best = v;
-    double sum = 0.0;
-    for (int32_t v = 0; v < V; v++) sum += exp((double)logits[v] - (double)logits[best]);
+    double sum = 1.0; /* the best one's */
+    for (int32_t v = 0; v < V; v++)
+        if (v != best) sum += exp((double)logits[v] - (double)logits[best]);
     *nll = log(sum) + (double)logits[best] - (double)logits[id];
     *is_right = best == id;
 }

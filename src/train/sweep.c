@@ -91,12 +91,12 @@ focal_status focal_sweep_set(focal_sweep *sweep, const char *assignment)
 
 focal_status focal_sweep_give(focal_sweep *sweep, const char *assignment)
 {
-    foci_text name = foci_text_of(assignment), path = {"", 0};
+    foci_text name = foci_text_of(assignment);
     const char *equals = strchr(assignment, '=');
     if (!equals || equals[1] == '\0')
         return foci_fail(sweep->ctx, FOCAL_EINVAL, "--input: NAME=PATH, not '%.64s'", assignment);
     name.bytes = (size_t)(equals - assignment);
-    path = foci_text_of(equals + 1);
+    const foci_text path = foci_text_of(equals + 1);
     for (int32_t n = 0; n < sweep->file.input_count; n++) {
         if (!foci_text_equal(name, sweep->file.inputs[n].name)) continue;
         if (path.bytes >= sizeof sweep->given[n].path)

@@ -126,7 +126,8 @@ static focal_model *open_tiny(focal_ctx *ctx)
 static void fill_ids(const focal_model *model, int32_t *ids)
 {
     const int32_t V = focal_model_describe(model).V;
-    for (int32_t n = 0; n < TEXT_IDS; n++) ids[n] = (int32_t)(((int64_t)n * n * 31 + 7 * n) % V);
+    for (int32_t n = 0; n < TEXT_IDS; n++)
+        ids[n] = (int32_t)(((int64_t)n * n * 31 + (int64_t)7 * n) % V);
 }
 
 typedef struct token_sum {
@@ -294,24 +295,24 @@ static void recall_texts_can_be_answered(void **state)
     static const int32_t sizes[] = {4, 5, 7, 40, 333, FOCAL_RECALL_PAIRS_MOST};
     focal_ctx *ctx = *state;
     for (size_t n = 0; n < FOCAL_COUNT(sizes); n++) {
-        const int32_t pairs = sizes[n], queries = pairs < 13 ? pairs : 13;
+        const int64_t pairs = sizes[n], queries = pairs < 13 ? pairs : 13;
         focal_buffer text = {0};
         const focal_recall_plan plan = {.queries = 13, .seed = n};
-        assert_status(ctx, focal_recall_text(ctx, &plan, 2, pairs, &text), FOCAL_OK);
+        assert_status(ctx, focal_recall_text(ctx, &plan, 2, sizes[n], &text), FOCAL_OK);
         assert_int_equal(text.bytes, (pairs + queries) * LINE + 1);
         const char *asked = text.data + pairs * LINE + 1;
         assert_int_equal(asked[-1], '\n');
         int32_t quarters[4] = {0};
-        for (int32_t q = 0; q < queries; q++) {
+        for (int64_t q = 0; q < queries; q++) {
             int32_t found = 0;
-            for (int32_t p = 0; p < pairs; p++) {
+            for (int64_t p = 0; p < pairs; p++) {
                 if (memcmp(text.data + p * LINE, asked + q * LINE, 4) != 0) continue;
                 assert_memory_equal(text.data + p * LINE, asked + q * LINE, LINE);
                 quarters[4 * p / pairs]++;
                 found++;
             }
             assert_int_equal(found, 1);
-            for (int32_t other = 0; other < q; other++)
+            for (int64_t other = 0; other < q; other++)
                 assert_memory_not_equal(asked + other * LINE, asked + q * LINE, 4);
         }
         if (pairs >= 40)
