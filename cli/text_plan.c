@@ -201,7 +201,7 @@ static focal_status set_shape(const focal_plan *plan, focal_run *run)
         {"validation.every", (double)plan->valid_every},
         {"validation.tokens", (double)plan->valid_tokens},
         {"samples.every", (double)plan->sample_every},
-        {"samples.tokens", fmin(SAMPLE_TOKENS, plan->length / 2)},
+        {"samples.tokens", fmin(SAMPLE_TOKENS, floor(0.5 * plan->length))},
         {"checkpoint.every", (double)plan->checkpoint_every},
     };
     focal_status status = FOCAL_OK;

@@ -285,7 +285,7 @@ focal_status foci_copy_file(focal_ctx *ctx, const char *from, const char *to)
     foci_writer *file = NULL;
     FOCAL_TRY(foci_map_open(ctx, from, &map));
     focal_status status = foci_writer_open(ctx, to, &file);
-    if (status == FOCAL_OK) {
+    if (file) { /* it is there exactly when that went well */
         foci_writer_put(file, map.data, map.bytes);
         status = foci_writer_commit(file);
     }

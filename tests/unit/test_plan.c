@@ -76,7 +76,9 @@ static void more_time_is_no_smaller_model(void **state)
     focal_ctx *ctx = *state;
     for (size_t a = 0; a < FOCAL_COUNT(sizes); a++) {
         int64_t last = 0, text_limited = 0;
-        for (double minutes = 0.01; minutes < 1e6; minutes *= 1.1) {
+        double minutes = 0.01;
+        for (int n = 0; n < 193; n++) { /* up to 10^6 */
+            minutes *= 1.1;
             const focal_plan_input in = {
                 .text_bytes = (int64_t)sizes[a], .minutes = minutes, .flops = 2e11};
             const focal_plan p = plan_of(ctx, &in);
