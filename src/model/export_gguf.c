@@ -10,7 +10,12 @@
 #include "model/export.h"
 #include "text/tokenizer_export.h"
 
-enum { KEY_BYTES = 128, TOKENIZER_BYTES = 256 << 20, QUANTIZATION_VERSION = 2 };
+enum {
+    NAME_BYTES = 64 /* of an architecture */,
+    KEY_BYTES = 128,
+    TOKENIZER_BYTES = 256 << 20,
+    QUANTIZATION_VERSION = 2
+};
 
 /* llama.cpp's numbers for files that are mostly of a type ("S" where it has mixes). */
 static const uint32_t file_types[] = {
@@ -103,9 +108,9 @@ static void put_rope(const foci_export *e, key_writer *w)
 }
 
 /* The result's architecture; with a temperature of its own one that other readers refuse. */
-static const char *architecture_of(const foci_export *e, char name[KEY_BYTES])
+static const char *architecture_of(const foci_export *e, char name[NAME_BYTES])
 {
-    (void)snprintf(name, KEY_BYTES, "%s%s", e->keeps_temperature ? FOCI_OWN_GGUF : "",
+    (void)snprintf(name, NAME_BYTES, "%s%s", e->keeps_temperature ? FOCI_OWN_GGUF : "",
                    e->family->gguf);
     return name;
 }
@@ -126,7 +131,7 @@ static focal_status put_config(foci_export *e, foci_gguf_writer *writer)
 {
     const foci_config *c = &e->model->config;
     const foci_family *f = e->family;
-    char prefix[KEY_BYTES];
+    char prefix[NAME_BYTES];
     key_writer w = {writer, architecture_of(e, prefix), FOCAL_OK};
     FOCAL_TRY(check_words(e));
     if (e->keeps_temperature) FOCAL_TRY(foci_export_put_temperature(e, writer, prefix));
@@ -198,7 +203,7 @@ static focal_status put_tokenizer(foci_export *e, foci_gguf_writer *writer)
 
 static focal_status put_keys(foci_export *e, foci_gguf_writer *writer)
 {
-    char name[KEY_BYTES];
+    char name[NAME_BYTES];
     FOCAL_TRY(
         foci_gguf_put_text(writer, "general.architecture", foci_text_of(architecture_of(e, name))));
     FOCAL_TRY(foci_gguf_put_text(writer, "general.type", foci_text_of("model")));

@@ -194,7 +194,7 @@ static void save(foci_trainable *t, const char *path, focal_dtype type)
 /* A file of a result as text; free it. */
 static char *read_text_file(const char *path, const char *name)
 {
-    char file[PATH_BYTES];
+    char file[2 * PATH_BYTES];
     size_t bytes = 0;
     (void)snprintf(file, sizeof file, "%s/%s", path, name);
     char *data = read_bytes(file, &bytes), *text = new_array(bytes + 1, 1);

@@ -238,7 +238,8 @@ static void train(const student *s, const recipe *r, foci_recompute recompute, c
                 spans[n] = (foci_span){(int32_t)sequences[n].start, sequences[n].count};
             const foci_batch batch = {ROWS, rows.ids, rows.targets, (int32_t)rows.sequence_count,
                                       spans};
-            const foci_backward_options options = {recompute, scale, r->z};
+            const foci_backward_options options = {
+                .recompute = recompute, .scale = scale, .z = r->z};
             foci_batch_loss loss;
             assert_status(ctx, foci_backward(s->trainable, &batch, &options, &loss), FOCAL_OK);
             nll += loss.nll;
