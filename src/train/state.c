@@ -48,7 +48,7 @@ static double double_of(int64_t bits)
 
 foci_state foci_state_first(const foci_shards_info *shards)
 {
-    return (foci_state){.loss = NAN, .valid_loss = NAN, .shards = *shards};
+    return (foci_state){.loss = (double)NAN, .valid_loss = (double)NAN, .shards = *shards};
 }
 
 static void pack(const foci_state *s, int64_t optimiser_steps, int64_t to[STATE_COUNT])

@@ -125,11 +125,12 @@ static focal_status fill_texts(focal_sweep *sweep, foci_run *run)
         char *field = (char *)run + foci_run_keys[n].offset;
         char filled[FOCI_SWEEP_PATH];
         FOCAL_TRY(foci_sweep_fill(sweep, foci_text_of(field), NULL, filled));
-        if (strlen(filled) >= FOCI_RUN_TEXT)
+        const size_t bytes = strlen(filled);
+        if (bytes >= FOCI_RUN_TEXT)
             return foci_fail(sweep->ctx, FOCAL_EINVAL, "%s: '%s' is longer than %d bytes",
                              sweep->path, foci_run_keys[n].name, FOCI_RUN_TEXT - 1);
         memset(field, 0, FOCI_RUN_TEXT);
-        (void)snprintf(field, FOCI_RUN_TEXT, "%s", filled);
+        memcpy(field, filled, bytes);
     }
     return FOCAL_OK;
 }
