@@ -65,7 +65,7 @@ int text_plan_first(focal_ctx *ctx, const focal_plan_input *input, focal_plan *p
 static focal_status time_steps(focal_train_bench *bench, double *flops)
 {
     const focal_train_cost cost = focal_train_bench_cost(bench);
-    double loss, best = INFINITY;
+    double loss, best = (double)INFINITY;
     focal_status status = focal_train_bench_step(bench, &loss); /* warm */
     const double began = measure_now();
     for (int n = 0;

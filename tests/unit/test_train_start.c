@@ -246,9 +246,9 @@ static void spikes_are_known(void **state)
     const foci_gradient_norm fine = {1.0, 0}, odd = {1.0, 3};
     char why[FOCI_SPIKE_SENTENCE];
     assert_false(foci_spike_found(&memory, 1e9, &fine, 2.0, why)); /* nothing to compare with */
-    assert_true(foci_spike_found(&memory, NAN, &fine, 0.0, why));
+    assert_true(foci_spike_found(&memory, (double)NAN, &fine, 0.0, why));
     assert_non_null(strstr(why, "not a number"));
-    assert_true(foci_spike_found(&memory, INFINITY, &fine, 0.0, why));
+    assert_true(foci_spike_found(&memory, (double)INFINITY, &fine, 0.0, why));
     assert_true(foci_spike_found(&memory, 1.0, &odd, 0.0, why));
     assert_non_null(strstr(why, "3 numbers of the gradient"));
     for (int n = 0; n < 100; n++) foci_spike_remember(&memory, n < 84 ? 50.0 : 4.0);
