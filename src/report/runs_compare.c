@@ -55,11 +55,12 @@ static int32_t match_seeds(const foci_runs *runs, foci_arm *arm, const foci_arm 
     return pairs;
 }
 
-/* By seed where two seeds match: much of the spread is the seed's and cancels. */
+/* By seed where two seeds match, or the only one of an arm does: much of the spread is the seed's
+ * and cancels. */
 static void subtract_baseline(const foci_runs *runs, foci_arm *arm, const foci_arm *base, work *w)
 {
     const int32_t pairs = match_seeds(runs, arm, base, w);
-    if (pairs >= 2 || (pairs == 1 && arm->count == 1 && base->count == 1)) {
+    if (pairs >= 2 || (pairs == 1 && (arm->count == 1 || base->count == 1))) {
         arm->difference = foci_difference_paired(w->a, w->b, pairs);
         foci_curve_mean(w->curves, pairs, &arm->apart);
         return;

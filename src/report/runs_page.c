@@ -172,13 +172,13 @@ static void write_results(foci_page *page, const foci_runs *runs, foci_chart_roo
               "token; mean &plusmn; standard deviation of the sample, least and largest below. "
               "Perplexity is exp of the mean; tokens/s and time are means of the runs.");
     if (has_baseline)
-        put(page,
-            " Difference: to the baseline, with Student&#39;s 95 % interval, of runs with "
-            "the same seed where at least two match, else Welch&#39;s. Tokens to equal: where "
-            "the arm&#39;s mean curve comes to the baseline&#39;s final loss and stays at or "
-            "below it, as a share of the baseline&#39;s tokens (linear in log tokens between "
-            "validations). There the arm&#39;s learning rate has not come down yet, so a run "
-            "planned for that many tokens would do better.");
+        put(page, " Difference: to the baseline, with Student&#39;s 95 % interval, of runs with "
+                  "the same seed where at least two match or an arm has only one, else "
+                  "Welch&#39;s. Tokens to equal: where "
+                  "the arm&#39;s mean curve comes to the baseline&#39;s final loss and stays at or "
+                  "below it, as a share of the baseline&#39;s tokens (linear in log tokens between "
+                  "validations). There the arm&#39;s learning rate has not come down yet, so a run "
+                  "planned for that many tokens would do better.");
     put(page, "</p>\n");
     foci_runs_finals_chart(page, runs, room);
     put(page, "</section>\n");

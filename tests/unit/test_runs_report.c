@@ -127,6 +127,16 @@ static void arms_have_their_numbers(void **state)
     assert_true(fabs(runs->arms[1].difference.mean - 0.03) < 1e-12);
     assert_true(isnan(runs->arms[1].reach_share));
     foci_runs_free(runs);
+    /* One run is compared with the one of its seed, not with the mean of all. */
+    const run_spec lone = {
+        .name = "lone", .settings = "temperature.value = 0.7", .seed = 2, .offset = 0.06};
+    run_folder_write(root, &lone);
+    runs = open_runs(*state, root, NULL);
+    assert_int_equal(runs->arm_count, 3);
+    assert_string_equal(runs->arms[1].name, "t0.7");
+    assert_true(runs->arms[1].difference.is_paired && runs->arms[1].difference.n == 1);
+    assert_true(fabs(runs->arms[1].difference.mean + 0.04) < 1e-12);
+    foci_runs_free(runs);
     run_root_remove(root);
 }
 
