@@ -133,9 +133,11 @@ static void arms_have_their_numbers(void **state)
     run_folder_write(root, &lone);
     runs = open_runs(*state, root, NULL);
     assert_int_equal(runs->arm_count, 3);
-    assert_string_equal(runs->arms[1].name, "t0.7");
-    assert_true(runs->arms[1].difference.is_paired && runs->arms[1].difference.n == 1);
-    assert_true(fabs(runs->arms[1].difference.mean + 0.04) < 1e-12);
+    const foci_arm *arm = runs->arms;
+    while (arm->count > 1) arm++;
+    assert_string_equal(arm->name, "lone");
+    assert_true(arm->difference.is_paired && arm->difference.n == 1);
+    assert_true(fabs(arm->difference.mean + 0.04) < 1e-12);
     foci_runs_free(runs);
     run_root_remove(root);
 }
