@@ -161,7 +161,8 @@ int cli_train(int argc, char **argv)
     if (code >= 0) return code;
     if (shows_keys) return print_keys();
     if (request.texts.count == 0)
-        return cli_wrong("train: a run file, or the folder of a run; see focal train --help");
+        return cli_wrong(
+            "train: texts, a run file, or the folder of a run; see focal train --help");
     request.vocab = (int32_t)vocab;
     return start(&request, from);
 }
