@@ -130,7 +130,7 @@ static focal_status fill_texts(focal_sweep *sweep, foci_run *run)
             return foci_fail(sweep->ctx, FOCAL_EINVAL, "%s: '%s' is longer than %d bytes",
                              sweep->path, foci_run_keys[n].name, FOCI_RUN_TEXT - 1);
         memset(field, 0, FOCI_RUN_TEXT);
-        memcpy(field, filled, bytes);
+        memcpy(field, filled, bytes + 1);
     }
     return FOCAL_OK;
 }
