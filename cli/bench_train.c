@@ -66,7 +66,7 @@ static int parse(train_options *o, int argc, char **argv)
 typedef struct train_step {
     focal_ctx *ctx;
     focal_train_bench *bench;
-    double loss;
+    double loss, first_loss; /* of the newest step, and of the first: the same in every run */
 } train_step;
 
 static bool run_step(void *arg)
@@ -115,7 +115,7 @@ static int report(const train_options *o, const train_step *step, const measure_
     output_number(&table, "gflops", flops, 1);
     output_number(&table, "peak_gflops", measure_median(peak), 1);
     output_number(&table, "peak_fraction", flops / measure_median(peak), 3);
-    output_number(&table, "loss", step->loss, 4);
+    output_number(&table, "loss", step->first_loss, 4);
     output_int(&table, "needed_bytes", (int64_t)(cost.parameter_bytes + cost.activation_bytes));
     output_int(&table, "memory_bytes", (int64_t)memory.peak_bytes);
     output_end(&table);
@@ -147,6 +147,7 @@ static int run(const train_options *o, focal_ctx *ctx)
                             {.probe = bench_probe_peak, .arg = &peak}};
     const measure_plan plan = bench_plan(&o->shared, "train");
     int code = run_step(&step) ? CLI_DONE : CLI_FAILED; /* warm */
+    step.first_loss = step.loss;
     if (code == CLI_DONE && o->has_profile && focal_profile_start(ctx) != FOCAL_OK)
         code = cli_fail_ctx(ctx, FOCAL_ENOMEM);
     if (code == CLI_DONE && !measure_run(&plan, items, 2)) code = CLI_FAILED;

@@ -242,7 +242,7 @@ static focal_status read_baseline(parser *p, foci_text line)
     return read_once(p, line, &p->sweep->baseline);
 }
 
-/* A name for a file or a placeholder. */
+/* A name for a file, or one that stands in braces. */
 static bool is_name(foci_text text)
 {
     for (size_t n = 0; n < text.bytes; n++) {
