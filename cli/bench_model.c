@@ -22,6 +22,7 @@ typedef struct model_options {
     int64_t batch, runs, threads, seed;
     int32_t format;
     bool has_profile;
+    const char *file; /* NULL: random tokens */
 } model_options;
 
 /* One run: the model, its cache, and room for tokens and logits. */
@@ -32,7 +33,8 @@ typedef struct bench_run {
     focal_cache *cache;
     focal_model_info info;
     focal_dtype cache_type;
-    int32_t *ids; /* (batch) */
+    int32_t *ids;   /* (batch) */
+    focal_ids text; /* of --file, again and again */
     float *logits;
     void *block; /* of the read probe */
     uint64_t state;
@@ -45,18 +47,21 @@ typedef struct bench_test {
     char name[NAME_BYTES];
 } bench_test;
 
-static int32_t next_id(bench_run *r)
+/* The token at a place of the text: its own, or a random one. */
+static int32_t id_at(bench_run *r, int64_t place)
 {
+    if (r->text.count > 0) return r->text.ids[place % r->text.count];
     r->state = r->state * 6364136223846793005U + 1442695040888963407U;
     return (int32_t)((r->state >> 33) % (uint64_t)r->info.V);
 }
 
-/* `count` random tokens behind what the cache holds, `batch` at a time. */
+/* `count` tokens behind what the cache holds, `batch` at a time. */
 static bool read_tokens(bench_run *r, int64_t count, int64_t batch, bool wants_logits)
 {
     for (int64_t done = 0, take; done < count; done += take) {
         take = count - done < batch ? count - done : batch;
-        for (int64_t n = 0; n < take; n++) r->ids[n] = next_id(r);
+        const int32_t place = focal_cache_length(r->cache, 0);
+        for (int64_t n = 0; n < take; n++) r->ids[n] = id_at(r, place + n);
         const bool is_wanted = wants_logits && done + take == count;
         const focal_batch_item item = {0, (int32_t)take, r->ids, is_wanted ? 1 : 0};
         const focal_forward_args args = {.item_count = 1, .items = &item, .logits = r->logits};
@@ -313,6 +318,20 @@ static int run_tests(bench_run *r)
     return CLI_DONE;
 }
 
+/* What is said matters with groups: random tokens crowd into a few of them. */
+static int read_text(bench_run *r)
+{
+    size_t bytes = 0;
+    const focal_tokenizer *tokenizer = focal_model_tokenizer(r->model);
+    if (!tokenizer) return cli_fail("the model has no tokenizer: --file cannot be read");
+    char *text = cli_read_text(r->o->file, CLI_PROMPT_BYTES, &bytes);
+    if (!text) return CLI_FAILED;
+    const focal_status status = focal_tokenizer_encode(r->ctx, tokenizer, text, bytes, 0, &r->text);
+    free(text);
+    if (status != FOCAL_OK) return cli_fail_ctx(r->ctx, status);
+    return r->text.count > 0 ? CLI_DONE : cli_fail("%s: no token in it", r->o->file);
+}
+
 static int run_bench(focal_ctx *ctx, const model_options *o)
 {
     bench_run r = {.o = o, .ctx = ctx, .state = (uint64_t)o->seed};
@@ -331,6 +350,7 @@ static int run_bench(focal_ctx *ctx, const model_options *o)
         r.block = cli_alloc("the read probe", READ_BYTES, 1);
         if (!r.ids || !r.logits || !r.block) code = CLI_FAILED;
     }
+    if (code == CLI_DONE && o->file) code = read_text(&r);
     if (code == CLI_DONE) {
         memset(r.block, 1, READ_BYTES); /* untouched pages are all one page of zeros */
         code = run_tests(&r);
@@ -340,6 +360,7 @@ static int run_bench(focal_ctx *ctx, const model_options *o)
     free(r.block);
     free(r.logits);
     free(r.ids);
+    focal_ids_free(ctx, &r.text);
     focal_cache_free(r.cache);
     focal_model_close(r.model);
     return code;
@@ -362,6 +383,7 @@ int cli_bench_model(int argc, char **argv)
                        .seed = 1};
     const cli_option options[] = {
         cli_model_option(&o.model),
+        ADAPTER_ROWS(&o.model.adapter),
         {"n-prompt", 'p', CLI_LIST, &o.prompts, "N[,N...]", "tokens of a prompt [512]; 0: none", 0,
          1 << 27, NULL, NULL},
         {"n-gen", 'n', CLI_LIST, &o.counts, "N[,N...]",
@@ -376,6 +398,8 @@ int cli_bench_model(int argc, char **argv)
          "md|json|csv", NULL},
         {"profile", 0, CLI_FLAG, &o.has_profile, NULL,
          "where the time of each test goes, operation by operation", 0, 0, NULL, NULL},
+        {"file", 'f', CLI_TEXT, &o.file, "FILE",
+         "tokens of a text, from its beginning; default: random ones", 0, 0, NULL, NULL},
         {"seed", 0, CLI_INT, &o.seed, "N", "of the random tokens [1]", 0, INT32_MAX, NULL, NULL},
         cli_cache_option(&o.model),
         cli_load_option(&o.model),
@@ -384,7 +408,8 @@ int cli_bench_model(int argc, char **argv)
     };
     const cli_usage usage = {
         .command = "focal bench model",
-        .about = "Times a model on random tokens, in llama-bench's notation: pp512 is a prompt of\n"
+        .about = "Times a model on random tokens or a text, in llama-bench's notation: pp512 is a "
+                 "prompt of\n"
                  "512 tokens, tg128 are 128 tokens written one by one, @d4096 means behind 4096\n"
                  "others. The floor is what the machine's own peaks, measured between the runs,\n"
                  "would allow for the model's products, its attention and its bytes.",

@@ -314,8 +314,9 @@ static int run_chat(focal_ctx *ctx, focal_model *model, const chat_options *o,
 int cli_chat(int argc, char **argv)
 {
     chat_options o = {.count = -1, .sampling = sampling_defaults()};
-    cli_option options[10 + SAMPLING_OPTIONS + LLAMA_OPTIONS] = {
+    cli_option options[10 + ADAPTER_OPTIONS + SAMPLING_OPTIONS + LLAMA_OPTIONS] = {
         cli_model_option(&o.model),
+        ADAPTER_ROWS(&o.model.adapter),
         {"system", 0, CLI_TEXT, &o.system, "TEXT", "instructions that the model reads first", 0, 0,
          NULL, NULL},
         {"predict", 'n', CLI_INT, &o.count, "N", "most tokens of an answer; -1: until it ends [-1]",
@@ -331,8 +332,8 @@ int cli_chat(int argc, char **argv)
         cli_precision_option(&o.model),
         cli_threads_option(&o.threads),
     };
-    sampling_options(&o.sampling, options + 10);
-    llama_options(&o.llama, options + 10 + SAMPLING_OPTIONS);
+    sampling_options(&o.sampling, options + 10 + ADAPTER_OPTIONS);
+    llama_options(&o.llama, options + 10 + ADAPTER_OPTIONS + SAMPLING_OPTIONS);
     const cli_usage usage = {
         .command = "focal chat",
         .about = "A conversation with a model. Messages are lines; those that begin with / are\n"

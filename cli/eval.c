@@ -11,6 +11,7 @@
 
 static const cli_verb evals[] = {
     {"copy", "how well a model repeats a passage it has read", cli_eval_copy},
+    {"mc", "how often a model chooses the right end of a text", cli_eval_mc},
     {"ppl", "perplexity of a text", cli_eval_ppl},
     {"recall", "how well a model knows values it has read", cli_eval_recall},
 };
@@ -136,10 +137,11 @@ static int run_ppl(focal_ctx *ctx, focal_model *model, const ppl_options *o)
 
 int cli_eval_ppl(int argc, char **argv)
 {
-    enum { OPTIONS = 12 };
+    enum { OPTIONS = 12 + ADAPTER_OPTIONS };
     ppl_options o = {0};
     cli_option options[OPTIONS + LLAMA_OPTIONS] = {
         cli_model_option(&o.model),
+        ADAPTER_ROWS(&o.model.adapter),
         {"file", 'f', CLI_TEXT, &o.file, "FILE", "the text; - for standard input", 0, 0, NULL,
          NULL},
         {"ctx-size", 'c', CLI_INT, &o.context, "N", "tokens of a window; 0: the model's [0]", 0,

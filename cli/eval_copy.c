@@ -195,6 +195,7 @@ int cli_eval_copy(int argc, char **argv)
                       .documents = 10000};
     const cli_option options[] = {
         cli_model_option(&o.model),
+        ADAPTER_ROWS(&o.model.adapter),
         {"file", 'f', CLI_TEXTS, &o.files, "FILE", "a text; may come again", 0, 0, NULL, NULL},
         {"passage", 0, CLI_INT, &o.passage, "N", "tokens of the passage [64]", 2, 1 << 26, NULL,
          NULL},

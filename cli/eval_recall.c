@@ -137,6 +137,7 @@ int cli_eval_recall(int argc, char **argv)
                         .pairs = "8-48"};
     const cli_option options[] = {
         cli_model_option(&o.model),
+        ADAPTER_ROWS(&o.model.adapter),
         {"lengths", 0, CLI_LIST, &o.lengths, "N,...", "tokens of a text [512,1024,2048]", 1,
          1 << 27, NULL, NULL},
         {"count", 0, CLI_INT, &o.count, "N", "texts of each length [32]", 1, 1e9, NULL, NULL},

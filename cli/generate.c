@@ -173,8 +173,9 @@ static int run_generate(focal_ctx *ctx, focal_model *model, generate_options *o,
 int cli_generate(int argc, char **argv)
 {
     generate_options o = {.count = -1, .sampling = sampling_defaults()};
-    cli_option options[16 + SAMPLING_OPTIONS + LLAMA_OPTIONS] = {
+    cli_option options[16 + ADAPTER_OPTIONS + SAMPLING_OPTIONS + LLAMA_OPTIONS] = {
         cli_model_option(&o.model),
+        ADAPTER_ROWS(&o.model.adapter),
         {"prompt", 'p', CLI_PROMPT, &o.prompt, "TEXT", "the text that the model continues", 0, 0,
          NULL, NULL},
         {"file", 'f', CLI_TEXT, &o.file, "FILE",
@@ -202,8 +203,8 @@ int cli_generate(int argc, char **argv)
         {"json", 0, CLI_FLAG, &o.is_json, NULL, "one object: text, ids, why it stopped, times", 0,
          0, NULL, NULL},
     };
-    sampling_options(&o.sampling, options + 16);
-    llama_options(&o.llama, options + 16 + SAMPLING_OPTIONS);
+    sampling_options(&o.sampling, options + 16 + ADAPTER_OPTIONS);
+    llama_options(&o.llama, options + 16 + ADAPTER_OPTIONS + SAMPLING_OPTIONS);
     const cli_rule rules[] = {{"system", .needs = "chat"}, {"special", .excludes = "chat"}};
     const cli_usage usage = {
         .command = "focal generate",

@@ -1,7 +1,9 @@
-/* focal info: a model; or this build and machine, from the tables that calls choose from. */
+/* focal info: a model or an adapter; or this build and machine, from the tables that calls choose
+ * from. */
 #include <stdio.h>
 
 #include "cli.h"
+#include "info_adapter.h"
 #include "info_model.h"
 #include "model_file.h"
 #include "options.h"
@@ -38,17 +40,29 @@ static void print_build(focal_ctx *ctx, bool is_json)
            precision == FOCAL_BF16 ? "avx2 or more" : "no avx2");
 }
 
-/* One model behind the other, as far as they open. */
-static int print_models(focal_ctx *ctx, const cli_texts *names, bool is_json)
+static int open_adapter(focal_ctx *ctx, const char *path, focal_adapter **adapter)
+{
+    const focal_status status = focal_adapter_open(ctx, path, adapter);
+    return status == FOCAL_OK ? CLI_DONE : cli_fail_ctx(ctx, status);
+}
+
+/* One behind the other, as far as they open. */
+static int print_files(focal_ctx *ctx, const cli_texts *names, bool is_json)
 {
     int code = CLI_DONE;
     for (int32_t n = 0; n < names->count && code == CLI_DONE; n++) {
         const model_choice choice = {.name = names->items[n]};
         focal_model *model = NULL;
-        code = cli_open_model(ctx, &choice, &model);
+        focal_adapter *adapter = NULL;
+        code = info_is_adapter(choice.name) ? open_adapter(ctx, choice.name, &adapter)
+                                            : cli_open_model(ctx, &choice, &model);
         if (code != CLI_DONE) break;
         if (n > 0 && !is_json) putchar('\n');
-        info_print_model(model, is_json);
+        if (adapter)
+            info_print_adapter(adapter, is_json);
+        else
+            info_print_model(model, is_json);
+        focal_adapter_close(adapter);
         focal_model_close(model);
     }
     return code;
@@ -63,18 +77,19 @@ int cli_info(int argc, char **argv)
         {"kernels", 0, CLI_FLAG, &has_kernels, NULL,
          "the kernels of each operation, fastest first, and the chosen one", 0, 0, NULL, NULL},
         cli_threads_option(&threads),
-        {"json", 0, CLI_FLAG, &is_json, NULL, "one JSON object a model", 0, 0, NULL, NULL},
+        {"json", 0, CLI_FLAG, &is_json, NULL, "one JSON object a model or adapter", 0, 0, NULL,
+         NULL},
     };
     const cli_rule rules[] = {{"threads", .excludes = "kernels"}, {"json", .excludes = "kernels"}};
     const cli_usage usage = {
         .command = "focal info",
         .about =
-            "Shows what a model is: family, shapes, size, tokenizer. Without one: the version,\n"
-            "the instruction sets and threads that focal uses here, and the kernels that its\n"
-            "operations choose from.",
+            "Shows what a model is: family, shapes, size, tokenizer; or what an adapter is: its\n"
+            "groups and what they were fitted to. Without one: the version, the instruction sets\n"
+            "and threads that focal uses here, and the kernels that its operations choose from.",
         .examples =
             "  focal info smollm2\n  focal info model.gguf --json\n  focal info --kernels\n",
-        .arguments = "[MODEL...]",
+        .arguments = "[MODEL|ADAPTER...]",
         .taken = &models,
         .most = CLI_MAX_LIST,
         .options = options,
@@ -90,7 +105,7 @@ int cli_info(int argc, char **argv)
     code = cli_open_ctx(threads, NULL, &ctx);
     if (code != CLI_DONE) return code;
     if (models.count > 0)
-        code = print_models(ctx, &models, is_json);
+        code = print_files(ctx, &models, is_json);
     else if (has_kernels)
         print_kernels(ctx);
     else

@@ -2,44 +2,10 @@
 #include "info_model.h"
 
 #include <stdio.h>
-#include <string.h>
 
-#include "character.h"
 #include "cli.h"
+#include "info_lines.h"
 #include "json_text.h"
-
-/* A text from the file, for a terminal: what would move the cursor or is no character shows as ?.
- */
-static void print_shown(const char *text)
-{
-    for (size_t left = strlen(text), step; left > 0; text += step, left -= step) {
-        uint32_t code;
-        const size_t length = character_read(text, left, &code);
-        step = length ? length : 1;
-        if (length == 0 || code < 0x20 || (code >= 0x7F && code < 0xA0))
-            putchar('?');
-        else
-            (void)fwrite(text, 1, length, stdout);
-    }
-}
-
-static void print_text_line(const char *name, const char *text)
-{
-    if (!*text) return;
-    printf("%-12s ", name);
-    print_shown(text);
-    putchar('\n');
-}
-
-/* 134515008 as "134.5 M". */
-static const char *in_millions(int64_t count, char *text, size_t bytes)
-{
-    const double value = (double)count;
-    const char *unit = value >= 1e9 ? " G" : value >= 1e6 ? " M" : value >= 1e4 ? " k" : "";
-    const double scale = value >= 1e9 ? 1e9 : value >= 1e6 ? 1e6 : value >= 1e4 ? 1e3 : 1.0;
-    (void)snprintf(text, bytes, scale > 1.0 ? "%.1f%s" : "%.0f%s", value / scale, unit);
-    return text;
-}
 
 static void print_types(const focal_model_info *info)
 {
@@ -47,7 +13,7 @@ static void print_types(const focal_model_info *info)
     const char *between = "";
     for (size_t n = 0; n < CLI_COUNT(info->type_count); n++) {
         if (info->type_count[n] == 0) continue;
-        printf("%s%s %s", between, in_millions(info->type_count[n], text, sizeof text),
+        printf("%s%s %s", between, info_in_millions(info->type_count[n], text, sizeof text),
                focal_dtype_name((focal_dtype)n));
         between = ", ";
     }
@@ -79,12 +45,12 @@ static void print_tokenizer(const focal_tokenizer *tokenizer)
 static void print_lines(const focal_model *model, const focal_model_info *info)
 {
     char text[32];
-    print_text_line("file", info->path);
-    print_text_line("format", info->format);
-    print_text_line("family", info->family);
-    print_text_line("name", info->name);
-    print_text_line("licence", info->licence);
-    printf("%-12s %s (", "parameters", in_millions(info->parameter_count, text, sizeof text));
+    info_text_line("file", info->path);
+    info_text_line("format", info->format);
+    info_text_line("family", info->family);
+    info_text_line("name", info->name);
+    info_text_line("licence", info->licence);
+    printf("%-12s %s (", "parameters", info_in_millions(info->parameter_count, text, sizeof text));
     print_types(info);
     printf(")%s\n", info->is_tied ? ", embedding and head are one" : "");
     printf("%-12s %.1f MB\n", "weights", (double)info->weight_bytes / 1e6);
@@ -95,18 +61,11 @@ static void print_lines(const focal_model *model, const focal_model_info *info)
     if (info->window_layers > 0)
         printf("%-12s %d keys before the own one, in %d of %d layers\n", "window", info->window,
                info->window_layers, info->L);
-    print_text_line("temperature", info->temperature);
+    info_text_line("temperature", info->temperature);
     print_tokenizer(focal_model_tokenizer(model));
     printf("%-12s %s\n", "chat", focal_model_template(model, NULL) ? "has a template" : "no");
     printf("%-12s %s\n", "precision", focal_dtype_name(info->precision));
     printf("%-12s %s\n", "fingerprint", focal_model_fingerprint(model));
-}
-
-static void json_field(const char *name, const char *text)
-{
-    printf("\"%s\": ", name);
-    json_print_text(text, strlen(text));
-    printf(", ");
 }
 
 static void json_tokenizer(const focal_tokenizer *tokenizer)
@@ -126,12 +85,12 @@ static void json_tokenizer(const focal_tokenizer *tokenizer)
 static void print_json(const focal_model *model, const focal_model_info *info)
 {
     putchar('{');
-    json_field("path", info->path);
-    json_field("format", info->format);
-    json_field("family", info->family);
-    json_field("name", info->name);
-    json_field("licence", info->licence);
-    if (*info->temperature) json_field("temperature", info->temperature);
+    info_json_field("path", info->path);
+    info_json_field("format", info->format);
+    info_json_field("family", info->family);
+    info_json_field("name", info->name);
+    info_json_field("licence", info->licence);
+    if (*info->temperature) info_json_field("temperature", info->temperature);
     printf("\"layers\": %d, \"width\": %d, \"heads\": %d, \"kv_heads\": %d, \"head_width\": %d, "
            "\"hidden\": %d, \"vocabulary\": %d, \"context\": %d, \"window\": %d, "
            "\"window_layers\": %d, \"is_tied\": %s, ",

@@ -86,7 +86,8 @@ int cli_open_model(focal_ctx *ctx, const model_choice *choice, focal_model **mod
         .has_precision = choice->precision > 0,
     };
     const focal_status status = focal_model_open(ctx, path, &options, model);
-    return status == FOCAL_OK ? CLI_DONE : cli_fail_ctx(ctx, status);
+    return status == FOCAL_OK ? adapter_attach(ctx, &choice->adapter, *model)
+                              : cli_fail_ctx(ctx, status);
 }
 
 cli_option cli_load_option(model_choice *choice)

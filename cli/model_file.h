@@ -2,6 +2,7 @@
 #ifndef CLI_MODEL_FILE_H
 #define CLI_MODEL_FILE_H
 
+#include "adapter_options.h"
 #include "focal/model.h"
 #include "options.h"
 
@@ -24,12 +25,13 @@ extern const size_t pull_model_count;
 bool pull_path(const pull_model *model, char *path, size_t bytes);
 const pull_model *pull_find(const char *name); /* NULL: no such name */
 
-/* The options -m, --precision and --cache-type. */
+/* The options -m, --precision, --cache-type and those of adapters. */
 typedef struct model_choice {
     const char *name;
     int32_t precision;  /* 0: the machine's, 1: f32, 2: bf16 */
     int32_t cache_type; /* 0: the precision, 1: f32, 2: bf16, 3: q8_0 */
     int32_t loads;      /* 0: where memory is free, 1: always, 2: never */
+    adapter_choice adapter;
 } model_choice;
 cli_option cli_model_option(model_choice *choice);
 cli_option cli_precision_option(model_choice *choice);
@@ -47,7 +49,8 @@ enum { CLI_PATH_BYTES = 4096 };
  * an exit code. */
 int cli_model_path(const char *name, char *path, size_t bytes);
 
-/* Opens the model by path or by a pulled name, or says why not; returns an exit code. */
+/* Opens the model by path or by a pulled name, with its adapter, or says why not; returns an exit
+ * code. */
 int cli_open_model(focal_ctx *ctx, const model_choice *choice, focal_model **model);
 
 /* Copies the weights into memory as --load says, for those who decode. */

@@ -13,8 +13,11 @@ enum { FOCAL_MAX_HEAD_WIDTH = 256 };
 /* One text of a call. Query i (0 <= i < T) stands at position S - T + i of its S keys. */
 typedef struct focal_attn_seq {
     int32_t T, S;
-    int64_t q_row; /* row of q, out, lse of its first query; sequences ascend and do not overlap */
-    int64_t k_row; /* row of k, v of its first key; not used with pages */
+    int64_t q_row;  /* row of q, out, lse of its first query; sequences ascend and do not overlap */
+    int32_t q_head; /* heads of q's and out's rows before its own: sequences of the same rows and
+                       other heads, ascending, are key heads with keys of their own. Forward only,
+                       and no lse, where it is not 0 */
+    int64_t k_row;  /* row of k, v of its first key; not used with pages */
     const void *const *k_pages; /* pages of page_rows rows each; both NULL: one block at k_row */
     const void *const *v_pages;
     int64_t page_count;     /* pages in each table */

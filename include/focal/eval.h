@@ -1,4 +1,4 @@
-/* How well a model does: on a text, in copying, in recalling. */
+/* How well a model does: on a text, in copying, in recalling, in choosing. */
 #ifndef FOCAL_EVAL_H
 #define FOCAL_EVAL_H
 
@@ -130,6 +130,97 @@ typedef struct focal_recall_result {
 FOCAL_API focal_status focal_recall(focal_model *model, const focal_recall_plan *plan,
                                     int32_t length, const focal_measure_options *options,
                                     focal_recall_result *result);
+
+/* Multiple choice: which of several endings of a text does the model find likeliest? A file has a
+ * JSON object a line (docs/FORMATS.md): "context" (or "ctx"), "choices", "answer" (or "gold"), and
+ * perhaps "id" and "task". */
+enum {
+    FOCAL_MC_CHOICES_MOST = 1024,    /* of an item */
+    FOCAL_MC_LINE_MOST = 16 << 20,   /* bytes of a line */
+    FOCAL_MC_BYTES_MOST = 256 << 20, /* of all lines that are taken */
+};
+
+typedef struct focal_mc_source {
+    const char *path; /* "-": standard input; what gzip, xz or zstd has compressed is expanded */
+    const char *task; /* only items whose "task" is this; NULL: all */
+    int64_t limit;    /* the first so many; 0: all */
+    int64_t sample;   /* of those so many, each as likely as the others, in the file's order; 0: all
+                       */
+    uint64_t seed;    /* which */
+} focal_mc_source;
+
+/* UTF-8 as JSON gives it: not NUL-terminated, any character may stand in it. */
+typedef struct focal_mc_text {
+    const char *data;
+    size_t bytes;
+} focal_mc_text;
+
+typedef struct focal_mc_item {
+    const char *path; /* of its file, or "standard input" */
+    int64_t line;     /* there, from 1 on */
+    focal_mc_text id; /* bytes 0: it has none */
+    int32_t choice_count, answer;
+    const focal_mc_text *contexts; /* (choice_count) all the same, unless the file has one a choice
+                                    */
+    const focal_mc_text *choices;  /* (choice_count) none is empty */
+} focal_mc_item;
+
+typedef struct focal_mc_set focal_mc_set;
+
+/* Reads and checks the items. FOCAL_EFORMAT, with file and line, on what is no item or too large
+ * and when there is none at all; FOCAL_EINVAL on numbers below 0, FOCAL_EIO, FOCAL_ENOMEM. *set is
+ * then NULL. The context must outlive the set. */
+FOCAL_API focal_status focal_mc_open(focal_ctx *ctx, const focal_mc_source *source,
+                                     focal_mc_set **set);
+FOCAL_API void focal_mc_close(focal_mc_set *set); /* NULL is fine */
+FOCAL_API int64_t focal_mc_count(const focal_mc_set *set);
+/* Item n, 0 to count - 1; lives as long as the set. */
+FOCAL_API const focal_mc_item *focal_mc_at(const focal_mc_set *set, int64_t n);
+
+/* What was found for one item. The arrays live until on_item returns. */
+typedef struct focal_mc_score {
+    const focal_mc_item *item;
+    int64_t done, count;     /* items up to this one, and of the set */
+    const double *logprob;   /* (choice_count) of each choice behind its context */
+    const int32_t *tokens;   /* (choice_count) ids that this is the sum of */
+    const int32_t *bytes;    /* (choice_count) of the choice, without white space before it */
+    int32_t pick, by_length; /* the largest logprob; the largest logprob / bytes; of equal ones the
+                                first */
+    double accuracy;         /* of the items up to this one, by pick */
+} focal_mc_score;
+
+/* All zero is the default. */
+typedef struct focal_mc_options {
+    const char *prefix; /* (prefix_bytes) stands before every context; NULL: nothing */
+    size_t prefix_bytes;
+    int32_t prefix_tokens; /* at most so many of it, counted from its end; 0: all */
+    int32_t context;       /* tokens of the longest text; 0: the model's */
+    int32_t batch;         /* tokens a pass; 0: 1024 */
+    bool joins_bare;       /* no space between a context and a choice where neither has one */
+    const focal_cache_options *cache; /* NULL: the default; sequences is ours */
+    bool (*on_item)(void *user, const focal_mc_score *score); /* false ends early; may be NULL */
+    void *user;
+} focal_mc_options;
+
+typedef struct focal_mc_result {
+    int64_t count;
+    double accuracy, accuracy_error;   /* share of right picks; sqrt(p (1 - p) / (count - 1)), NaN
+                                          for one item */
+    double by_length, by_length_error; /* the same, picked by log-probability a byte */
+    double chance;                     /* of one who takes any choice */
+    int64_t tokens;                    /* of choices, scored */
+} focal_mc_result;
+
+/* A text is the prefix, a context and a choice, tokenised together, behind the begin token that the
+ * model expects. The choice's ids are those in which it differs from the text without the choice;
+ * white space at the end of the context counts as the choice's. What texts have in common is read
+ * once. options may be NULL.
+ * FOCAL_EINVAL, before anything is computed, when a text is longer than the context (with file and
+ * line), when a choice has no id of its own, when the model has no tokenizer;
+ * FOCAL_EUNSUPPORTED when the prefix must be cut and the tokenizer does not give texts back;
+ * FOCAL_ENOMEM. */
+FOCAL_API focal_status focal_mc(focal_model *model, const focal_mc_set *set,
+                                const focal_mc_options *options, focal_mc_result *result);
 
 FOCAL_END_DECLS
 #endif /* FOCAL_EVAL_H */

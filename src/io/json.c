@@ -162,20 +162,35 @@ bool foci_json_next(const foci_json *object, foci_json_member *member)
     return true;
 }
 
+/* Jansson's text, which is freed, as memory of the context's. */
+static focal_status hand_over(focal_ctx *ctx, char *made, char **text, size_t *bytes)
+{
+    *text = NULL;
+    *bytes = 0;
+    if (!made) return foci_fail(ctx, FOCAL_ENOMEM, "json: no memory for the text");
+    const size_t length = strlen(made);
+    *text = foci_alloc(ctx, length + 1, 1);
+    if (*text) {
+        memcpy(*text, made, length + 1);
+        *bytes = length;
+    }
+    free(made);
+    return *text ? FOCAL_OK : FOCAL_ENOMEM;
+}
+
+focal_status foci_json_print(focal_ctx *ctx, const foci_json *value, char **text, size_t *bytes)
+{
+    /* 17 digits would make 0.10000000000000001 of 0.1. */
+    return hand_over(ctx, json_dumps(of(value), JSON_REAL_PRECISION(15)), text, bytes);
+}
+
 focal_status foci_json_print_with(focal_ctx *ctx, const foci_json *object, const char *key,
                                   const char *string, char **text, size_t *bytes)
 {
     json_t *copy = json_copy(of(object)); /* members are shared */
     char *made = NULL;
-    *text = NULL;
-    *bytes = 0;
     if (copy && json_object_set_new(copy, key, json_string(string)) == 0)
         made = json_dumps(copy, JSON_INDENT(2));
     json_decref(copy);
-    if (!made) return foci_fail(ctx, FOCAL_ENOMEM, "json: no memory for the text");
-    *bytes = strlen(made);
-    *text = foci_alloc(ctx, *bytes + 1, 1);
-    if (*text) memcpy(*text, made, *bytes + 1);
-    free(made);
-    return *text ? FOCAL_OK : FOCAL_ENOMEM;
+    return hand_over(ctx, made, text, bytes);
 }

@@ -45,6 +45,9 @@ typedef struct foci_json_member {
 } foci_json_member;
 bool foci_json_next(const foci_json *object, foci_json_member *member);
 
+/* The text of an object or an array on one line, reals to 15 digits; free it with foci_free. */
+focal_status foci_json_print(focal_ctx *ctx, const foci_json *value, char **text, size_t *bytes);
+
 /* The text of an object with its member `key` replaced by a string, or that member added; free it
  * with foci_free. */
 focal_status foci_json_print_with(focal_ctx *ctx, const foci_json *object, const char *key,

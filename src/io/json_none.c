@@ -87,6 +87,14 @@ bool foci_json_next(const foci_json *object, foci_json_member *member)
     return false;
 }
 
+focal_status foci_json_print(focal_ctx *ctx, const foci_json *value, char **text, size_t *bytes)
+{
+    (void)value;
+    *text = NULL;
+    *bytes = 0;
+    return foci_fail(ctx, FOCAL_EUNSUPPORTED, "this focal was built without Jansson (JSON)");
+}
+
 focal_status foci_json_print_with(focal_ctx *ctx, const foci_json *object, const char *key,
                                   const char *string, char **text, size_t *bytes)
 {

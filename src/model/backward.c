@@ -10,13 +10,9 @@
 
 #include "base/ctx.h"
 #include "base/error.h"
-#include "base/profile.h"
 #include "base/sizes.h"
-#include "focal/attn.h"
+#include "model/backward_pass.h"
 #include "ops/embed/embed.h"
-#include "ops/loss/loss.h"
-#include "ops/loss/loss_backward.h"
-#include "ops/loss/soft_cap.h"
 #include "ops/matmul/matmul.h"
 #include "ops/matmul/matmul_grads.h"
 #include "ops/mlp/gate_backward.h"
@@ -24,85 +20,15 @@
 #include "ops/residual/add.h"
 #include "ops/rope/rope_backward.h"
 
-enum { HEAD_BYTES = 64 << 20 /* of logits at a time */ };
-
-/* What a layer computes between two places of the stream, and backward reads again. */
-typedef struct kept {
-    void *h;          /* (T,C) what q, k and v are made of */
-    float *qkv;       /* (T, (H + 2 G) D) before query-key norm */
-    void *q, *k, *v;  /* (T,H,D), (T,G,D) twice: what attention reads */
-    void *o;          /* (T,H,D) */
-    float *lse;       /* (T,H) */
-    float *factors;   /* (T) or (T,H) 1 / tau, where the layer has a temperature */
-    float *attn_y;    /* (T,C) before the norm behind attention, where there is one */
-    void *h_ffn;      /* (T,C) what feed-forward reads */
-    float *gate, *up; /* (T,F) */
-    void *hidden;     /* (T,F) */
-    float *ffn_y;     /* (T,C) as attn_y */
-} kept;
-
-/* The arrays of one call. */
-typedef struct pass {
-    focal_ctx *ctx;
-    foci_trainable *t;
-    const focal_model *model;
-    const foci_batch *batch;
-    const foci_backward_options *options;
-    foci_recompute recompute;
-    int32_t T;
-    focal_dtype act;
-    int32_t head_rows;
-    float **x;     /* (L + 1) the stream before each layer, and behind the last */
-    float **x_mid; /* (L) between attention and feed-forward */
-    kept *kept;    /* (L), or one for all */
-    float *dx;     /* (T,C) */
-    void *dy;      /* (T,C) of act: dx as products read it */
-    float *dh;     /* (T,C) */
-    float *heads;  /* (T, (H + 2 G) D) normalised heads on their way to attention; and dqkv */
-    void *dheads;  /* the same of act */
-    void *dq, *dk, *dv, *dout; /* of attention */
-    float *dhidden;            /* (T,F) */
-    void *dgate, *dup;         /* (T,F) of act */
-    void *h_last;              /* (T,C) of act: what the head reads */
-    float *logits;             /* (head_rows, V) */
-    void *dlogits;             /* the same of act; logits itself in float32 */
-    double *nll;               /* (head_rows) */
-    float *dots;               /* (T,H) of temperatures */
-    int32_t *starts;           /* (span_count + 1) */
-    int32_t *positions;        /* (T) */
-    float *cos[2], *sin[2];
-    focal_attn_seq *seqs;
-    char *memory;
-} pass;
-
-/* Runs an operation under its name in the profile; its cost is looked at only then. */
-#define TIMED(p, name, flops, call)                                                                \
-    do {                                                                                           \
-        const double timed_begin_ = foci_profile_begin((p)->ctx);                                  \
-        FOCAL_TRY(call);                                                                           \
-        if (foci_profile_is_on((p)->ctx))                                                          \
-            foci_profile_end((p)->ctx, name, timed_begin_, (foci_cost){flops, 0.0});               \
-    } while (0)
-
-static int64_t qkv_stride(const foci_config *c)
-{
-    return ((int64_t)c->H + 2 * (int64_t)c->G) * c->D;
-}
-
-static kept *kept_of(const pass *p, int32_t layer)
-{
-    return &p->kept[p->recompute == FOCI_RECOMPUTE_NONE ? layer : 0];
-}
-
 /* ---- Products ---- */
 
-static double product_flops(const pass *p, const foci_linear *w)
+static double product_flops(const foci_pass *p, const foci_linear *w)
 {
     return 2.0 * p->T * (double)w->N * (double)w->K;
 }
 
-static foci_matmul_args product_args(const pass *p, const foci_linear *w, const void *x, float *out,
-                                     int64_t out_stride, bool adds)
+static foci_matmul_args product_args(const foci_pass *p, const foci_linear *w, const void *x,
+                                     float *out, int64_t out_stride, bool adds)
 {
     return (foci_matmul_args){.M = p->T,
                               .N = w->N,
@@ -120,19 +46,17 @@ static foci_matmul_args product_args(const pass *p, const foci_linear *w, const 
                               .out_stride = out_stride};
 }
 
-/* out (T,N) = x w^T + bias, or += . */
-static focal_status multiply(const pass *p, const char *name, const foci_linear *w, const void *x,
-                             float *out, int64_t out_stride, bool adds)
+focal_status foci_pass_multiply(const foci_pass *p, const char *name, const foci_linear *w,
+                                const void *x, float *out, int64_t out_stride, bool adds)
 {
     const foci_matmul_args args = product_args(p, w, x, out, out_stride, adds);
     TIMED(p, name, product_flops(p, w), foci_matmul(p->ctx, &args));
     return FOCAL_OK;
 }
 
-/* dx (T,K) = dy w, or += . */
-static focal_status multiply_back(const pass *p, const char *name, const foci_linear *w,
-                                  const void *dy, int64_t dy_stride, void *dx, focal_dtype dx_dtype,
-                                  bool adds)
+focal_status foci_pass_multiply_back(const foci_pass *p, const char *name, const foci_linear *w,
+                                     const void *dy, int64_t dy_stride, void *dx,
+                                     focal_dtype dx_dtype, bool adds)
 {
     const foci_matmul_dx_args args = {.M = p->T,
                                       .N = w->N,
@@ -151,11 +75,11 @@ static focal_status multiply_back(const pass *p, const char *name, const foci_li
     return FOCAL_OK;
 }
 
-/* dw += dy^T x, dbias += the sum of dy's rows. */
-static focal_status add_weight_gradient(const pass *p, const char *name, const foci_linear *w,
-                                        const foci_linear_grads *grads, const void *dy,
-                                        int64_t dy_stride, const void *x)
+focal_status foci_pass_weight_gradient(const foci_pass *p, const char *name, const foci_linear *w,
+                                       const foci_linear_grads *grads, const void *dy,
+                                       int64_t dy_stride, const void *x)
 {
+    if (!grads->w) return FOCAL_OK;
     const foci_matmul_dw_args args = {.M = p->T,
                                       .N = w->N,
                                       .K = w->K,
@@ -175,8 +99,8 @@ static focal_status add_weight_gradient(const pass *p, const char *name, const f
 /* ---- Small operations ---- */
 
 /* (rows, H, D) numbers of any stride in another type or place. */
-static focal_status convert(const pass *p, int32_t H, int32_t D, const float *x, int64_t x_stride,
-                            void *out, focal_dtype out_dtype)
+static focal_status convert(const foci_pass *p, int32_t H, int32_t D, const float *x,
+                            int64_t x_stride, void *out, focal_dtype out_dtype)
 {
     const foci_rope_args args = {.T = p->T,
                                  .H = H,
@@ -188,8 +112,8 @@ static focal_status convert(const pass *p, int32_t H, int32_t D, const float *x,
     return foci_rope_apply(p->ctx, &args);
 }
 
-static focal_status normalise(const pass *p, const foci_gain *gain, const float *x, void *out,
-                              focal_dtype out_dtype)
+focal_status foci_pass_normalise(const foci_pass *p, const foci_gain *gain, const float *x,
+                                 void *out, focal_dtype out_dtype)
 {
     const foci_config *c = &p->model->config;
     const foci_norm_args args = {.kind = c->norm,
@@ -206,10 +130,9 @@ static focal_status normalise(const pass *p, const foci_gain *gain, const float 
     return FOCAL_OK;
 }
 
-/* dx = the gradient of what the norm read, or += ; dx may be dy. */
-static focal_status normalise_back(const pass *p, const foci_gain *gain,
-                                   const foci_gain_grads *grads, const float *x, const float *dy,
-                                   float *dx, bool adds)
+focal_status foci_pass_normalise_back(const foci_pass *p, const foci_gain *gain,
+                                      const foci_gain_grads *grads, const float *x, const float *dy,
+                                      float *dx, bool adds)
 {
     const foci_config *c = &p->model->config;
     foci_norm_backward_args args = {.kind = c->norm,
@@ -229,43 +152,62 @@ static focal_status normalise_back(const pass *p, const foci_gain *gain,
 }
 
 /* What a block reads of the stream, normalised where the family does it here. */
-static focal_status read_stream(const pass *p, const foci_gain *gain, const float *x, void *h)
+static focal_status read_stream(const foci_pass *p, const foci_gain *gain, const float *x, void *h)
 {
     const int32_t C = p->model->config.C;
-    if (gain->weight) return normalise(p, gain, x, h, p->act);
+    if (gain->weight) return foci_pass_normalise(p, gain, x, h, p->act);
     return convert(p, 1, C, x, C, h, p->act);
 }
 
+/* The same of attention, in float32 first where that is kept: routers read it so. */
+static focal_status read_for_attention(const foci_pass *p, int32_t n)
+{
+    const int32_t C = p->model->config.C;
+    const foci_gain *gain = &p->model->weights.layers[n].attn_norm;
+    const foci_kept *a = foci_kept_of(p, n);
+    if (!a->h_exact || !gain->weight) return read_stream(p, gain, p->x[n], a->h);
+    FOCAL_TRY(foci_pass_normalise(p, gain, p->x[n], a->h_exact, FOCAL_F32));
+    return convert(p, 1, C, a->h_exact, C, a->h, p->act);
+}
+
+/* What attention reads, in float32. */
+static const float *exact_input(const foci_pass *p, int32_t n)
+{
+    const foci_kept *a = foci_kept_of(p, n);
+    if (!p->model->weights.layers[n].attn_norm.weight) return p->x[n];
+    return p->act == FOCAL_F32 ? a->h : a->h_exact;
+}
+
 /* dx += the gradient that came to h. */
-static focal_status read_stream_back(const pass *p, const foci_gain *gain,
+static focal_status read_stream_back(const foci_pass *p, const foci_gain *gain,
                                      const foci_gain_grads *grads, const float *x)
 {
-    if (gain->weight) return normalise_back(p, gain, grads, x, p->dh, p->dx, true);
+    if (gain->weight) return foci_pass_normalise_back(p, gain, grads, x, p->dh, p->dx, true);
     return foci_add(p->ctx, p->dx, p->dx, p->dh, (int64_t)p->T * p->model->config.C);
 }
 
 /* to = from + what a block gives through w, normalised where the family does it there. */
-static focal_status join_stream(const pass *p, const char *name, const foci_linear *w,
+static focal_status join_stream(const foci_pass *p, const char *name, const foci_linear *w,
                                 const void *block, const foci_gain *gain, float *y,
                                 const float *from, float *to)
 {
     const int64_t count = (int64_t)p->T * p->model->config.C;
     if (!gain->weight) {
         memcpy(to, from, (size_t)count * sizeof *to);
-        return multiply(p, name, w, block, to, w->N, true);
+        return foci_pass_multiply(p, name, w, block, to, w->N, true);
     }
-    FOCAL_TRY(multiply(p, name, w, block, y, w->N, false));
-    FOCAL_TRY(normalise(p, gain, y, to, FOCAL_F32));
+    FOCAL_TRY(foci_pass_multiply(p, name, w, block, y, w->N, false));
+    FOCAL_TRY(foci_pass_normalise(p, gain, y, to, FOCAL_F32));
     return foci_add(p->ctx, to, to, from, count);
 }
 
 /* dy = the gradient of what w gave, as products read it. */
-static focal_status join_stream_back(const pass *p, const foci_gain *gain,
+static focal_status join_stream_back(const foci_pass *p, const foci_gain *gain,
                                      const foci_gain_grads *grads, const float *y)
 {
     const int32_t C = p->model->config.C;
     if (!gain->weight) return convert(p, 1, C, p->dx, C, p->dy, p->act);
-    FOCAL_TRY(normalise_back(p, gain, grads, y, p->dx, p->dh, false));
+    FOCAL_TRY(foci_pass_normalise_back(p, gain, grads, y, p->dx, p->dh, false));
     return convert(p, 1, C, p->dh, C, p->dy, p->act);
 }
 
@@ -277,17 +219,17 @@ typedef struct thirds {
     float *q, *k, *v;
 } thirds;
 
-static thirds cut(const pass *p, float *qkv)
+static thirds cut(const foci_pass *p, float *qkv)
 {
     const foci_config *c = &p->model->config;
     float *k = qkv + (int64_t)c->H * c->D;
-    return (thirds){qkv_stride(c), qkv, k, k + (int64_t)c->G * c->D};
+    return (thirds){foci_qkv_stride(c), qkv, k, k + (int64_t)c->G * c->D};
 }
 
-static focal_status project(const pass *p, const foci_layer *w, const kept *a)
+static focal_status project(const foci_pass *p, const foci_layer *w, const foci_kept *a)
 {
     const thirds to = cut(p, a->qkv);
-    if (w->qkv.w) return multiply(p, "q k v", &w->qkv, a->h, to.q, to.stride, false);
+    if (w->qkv.w) return foci_pass_multiply(p, "q k v", &w->qkv, a->h, to.q, to.stride, false);
     const foci_matmul_args args[] = {product_args(p, &w->q, a->h, to.q, to.stride, false),
                                      product_args(p, &w->k, a->h, to.k, to.stride, false),
                                      product_args(p, &w->v, a->h, to.v, to.stride, false)};
@@ -296,7 +238,7 @@ static focal_status project(const pass *p, const foci_layer *w, const kept *a)
     return FOCAL_OK;
 }
 
-static focal_status normalise_heads(const pass *p, const foci_gain *gain, int32_t heads,
+static focal_status normalise_heads(const foci_pass *p, const foci_gain *gain, int32_t heads,
                                     const float *x, float *out)
 {
     const foci_config *c = &p->model->config;
@@ -306,18 +248,18 @@ static focal_status normalise_heads(const pass *p, const foci_gain *gain, int32_
                            .H = is_head ? heads : 1,
                            .width = is_head ? c->D : heads * c->D,
                            .x = x,
-                           .x_stride = qkv_stride(c),
+                           .x_stride = foci_qkv_stride(c),
                            .weight = gain->weight,
                            .weight_offset = c->norm_offset,
                            .epsilon = c->epsilon,
                            .out_dtype = FOCAL_F32,
-                           .out_stride = qkv_stride(c)};
+                           .out_stride = foci_qkv_stride(c)};
     args.out = out;
     return foci_norm(p->ctx, &args);
 }
 
 /* In place on the gradient of the heads. */
-static focal_status normalise_heads_back(const pass *p, const foci_gain *gain,
+static focal_status normalise_heads_back(const foci_pass *p, const foci_gain *gain,
                                          const foci_gain_grads *grads, int32_t heads,
                                          const float *x, float *dx)
 {
@@ -328,24 +270,41 @@ static focal_status normalise_heads_back(const pass *p, const foci_gain *gain,
                                     .H = is_head ? heads : 1,
                                     .width = is_head ? c->D : heads * c->D,
                                     .x = x,
-                                    .x_stride = qkv_stride(c),
+                                    .x_stride = foci_qkv_stride(c),
                                     .weight = gain->weight,
                                     .weight_offset = c->norm_offset,
                                     .epsilon = c->epsilon,
                                     .dy = dx,
-                                    .dy_stride = qkv_stride(c),
-                                    .dx_stride = qkv_stride(c),
+                                    .dy_stride = foci_qkv_stride(c),
+                                    .dx_stride = foci_qkv_stride(c),
                                     .dweight = grads->weight};
     args.dx = dx;
     return foci_norm_backward(p->ctx, &args);
 }
 
+/* The temperature of a layer: that of groups, where they act, else the model's own; NULL: 1. */
+static const foci_temperature *temperature_of(const foci_pass *p, int32_t layer)
+{
+    const bool has_own = p->is_untouched || !p->t->group_temperatures;
+    return has_own ? p->model->weights.layers[layer].temperature : &p->t->group_temperatures[layer];
+}
+
+/* What temperatures multiply: sqrt(D), or the model's own number in its place. Those of groups
+ * multiply the model's own, which is then constant. */
+static float temperature_root(const foci_pass *p, int32_t layer)
+{
+    const float root = 1.0F / p->model->config.attn_scale;
+    const foci_temperature *own = p->model->weights.layers[layer].temperature;
+    const bool is_second = own && temperature_of(p, layer) != own && own->t != 0.0F;
+    return is_second ? own->t * root : root;
+}
+
 /* The temperature of a layer that has one, with what it is computed from. */
-static foci_temperature_args temperature_args(const pass *p, int32_t layer)
+static foci_temperature_args temperature_args(const foci_pass *p, int32_t layer)
 {
     const foci_config *c = &p->model->config;
-    const kept *a = kept_of(p, layer);
-    return (foci_temperature_args){.temperature = p->model->weights.layers[layer].temperature,
+    const foci_kept *a = foci_kept_of(p, layer);
+    return (foci_temperature_args){.temperature = temperature_of(p, layer),
                                    .T = p->T,
                                    .H = c->H,
                                    .C = c->C,
@@ -354,17 +313,18 @@ static foci_temperature_args temperature_args(const pass *p, int32_t layer)
                                    .positions = p->positions,
                                    .sequence_starts = p->starts,
                                    .sequence_count = p->batch->span_count,
-                                   .root = 1.0F / c->attn_scale,
+                                   .root = temperature_root(p, layer),
                                    .factors = a->factors};
 }
 
-static bool learns_temperature(const pass *p, int32_t layer)
+static bool learns_temperature(const foci_pass *p, int32_t layer)
 {
     const foci_layer_grads *grads = &p->t->layers[layer];
+    if (p->is_untouched && p->t->group_temperatures) return false;
     return grads->u || grads->a || grads->lt;
 }
 
-static focal_status temperature_back(const pass *p, int32_t layer)
+static focal_status temperature_back(const foci_pass *p, int32_t layer)
 {
     const foci_layer_grads *grads = &p->t->layers[layer];
     if (!learns_temperature(p, layer)) return FOCAL_OK;
@@ -378,15 +338,15 @@ static focal_status temperature_back(const pass *p, int32_t layer)
  * divided by its temperature. */
 typedef enum third { THIRD_Q, THIRD_K, THIRD_V } third;
 
-static foci_rope_args placing(const pass *p, int32_t layer, third which)
+static foci_rope_args placing(const foci_pass *p, int32_t layer, third which)
 {
     const foci_config *c = &p->model->config;
-    const foci_temperature *temperature = p->model->weights.layers[layer].temperature;
+    const foci_temperature *temperature = temperature_of(p, layer);
     const bool is_local = c->is_local[layer];
     foci_rope_args args = {.T = p->T,
                            .H = which == THIRD_Q ? c->H : c->G,
                            .D = c->D,
-                           .x_stride = qkv_stride(c),
+                           .x_stride = foci_qkv_stride(c),
                            .out_dtype = p->act};
     if (which != THIRD_V && !c->has_positions) {
         args.rotated = (is_local ? &c->rope_local : &c->rope)->rotated;
@@ -399,12 +359,12 @@ static foci_rope_args placing(const pass *p, int32_t layer, third which)
         args.scale = c->attn_scale;
         return args;
     }
-    args.row_scales = kept_of(p, layer)->factors;
+    args.row_scales = foci_kept_of(p, layer)->factors;
     args.has_head_scales = foci_temperature_is_per_head(temperature);
     return args;
 }
 
-static focal_status place(const pass *p, int32_t layer, third which, const float *x, void *out)
+static focal_status place(const foci_pass *p, int32_t layer, third which, const float *x, void *out)
 {
     foci_rope_args args = placing(p, layer, which);
     args.x = x;
@@ -412,7 +372,7 @@ static focal_status place(const pass *p, int32_t layer, third which, const float
     return foci_rope_apply(p->ctx, &args);
 }
 
-static focal_status place_back(const pass *p, int32_t layer, third which, const void *dout,
+static focal_status place_back(const foci_pass *p, int32_t layer, third which, const void *dout,
                                float *dx)
 {
     const foci_rope_args forward = placing(p, layer, which);
@@ -431,14 +391,14 @@ static focal_status place_back(const pass *p, int32_t layer, third which, const 
                                     .dx_dtype = FOCAL_F32,
                                     .dx_stride = forward.x_stride};
     if (forward.row_scales && learns_temperature(p, layer)) {
-        args.out = kept_of(p, layer)->q;
+        args.out = foci_kept_of(p, layer)->q;
         args.dots = p->dots;
     }
     args.dx = dx;
     return foci_rope_backward(p->ctx, &args);
 }
 
-static focal_attn_args attention_args(const pass *p, int32_t layer, const kept *a)
+static focal_attn_args attention_args(const foci_pass *p, int32_t layer, const foci_kept *a)
 {
     const foci_config *c = &p->model->config;
     return (focal_attn_args){.H = c->H,
@@ -458,60 +418,70 @@ static focal_attn_args attention_args(const pass *p, int32_t layer, const kept *
 }
 
 /* Scores and sums of values, for each pair that is seen. */
-static double attention_flops(const pass *p, int32_t layer)
+static double attention_flops(const foci_pass *p, const focal_attn_args *args)
+{
+    int64_t pairs = 0;
+    if (focal_attn_pairs(p->ctx, args, &pairs) != FOCAL_OK) return 0.0;
+    return 4.0 * p->model->config.D * (double)pairs;
+}
+
+/* Shows the observer what a layer's router could read. */
+static focal_status show(const foci_pass *p, int32_t n, thirds heads)
 {
     const foci_config *c = &p->model->config;
-    double pairs = 0.0;
-    for (int32_t n = 0; n < p->batch->span_count; n++) {
-        const double count = p->batch->spans[n].count;
-        const double most = c->is_local[layer] ? (double)c->window + 1.0 : count;
-        const double rising = most < count ? most : count;
-        pairs += 0.5 * rising * (rising + 1.0) + (count - rising) * most;
-    }
-    return 4.0 * c->D * c->H * pairs;
+    FOCAL_TRY(convert(p, c->H, c->D, heads.q, heads.stride, p->observed_q, FOCAL_F32));
+    FOCAL_TRY(convert(p, c->G, c->D, heads.k, heads.stride, p->observed_k, FOCAL_F32));
+    const foci_observed observed = {
+        .T = p->T, .h = exact_input(p, n), .q = p->observed_q, .k = p->observed_k};
+    return p->options->observe(p->options->observe_arg, n, &observed);
 }
 
 /* Everything of attention but its last product. */
-static focal_status attention_inside(const pass *p, int32_t n)
+static focal_status attention_inside(const foci_pass *p, int32_t n)
 {
     const foci_config *c = &p->model->config;
     const foci_layer *w = &p->model->weights.layers[n];
-    const kept *a = kept_of(p, n);
+    const foci_kept *a = foci_kept_of(p, n);
     const thirds raw = cut(p, a->qkv), heads = cut(p, p->heads);
     const bool has_norm = c->qk_norm != FOCI_QK_NONE;
-    FOCAL_TRY(read_stream(p, &w->attn_norm, p->x[n], a->h));
+    FOCAL_TRY(read_for_attention(p, n));
+    if (foci_pass_has_router(p, n)) FOCAL_TRY(foci_pass_route(p, n, exact_input(p, n)));
     FOCAL_TRY(project(p, w, a));
     if (has_norm) {
         FOCAL_TRY(normalise_heads(p, &w->q_norm, c->H, raw.q, heads.q));
         FOCAL_TRY(normalise_heads(p, &w->k_norm, c->G, raw.k, heads.k));
     }
-    if (w->temperature) {
+    if (p->options->observe && !p->is_teacher && !p->is_again)
+        FOCAL_TRY(show(p, n, has_norm ? heads : raw));
+    if (temperature_of(p, n)) {
         const foci_temperature_args temperature = temperature_args(p, n);
         FOCAL_TRY(foci_temperature_factors(p->ctx, &temperature));
     }
     FOCAL_TRY(place(p, n, THIRD_Q, has_norm ? heads.q : raw.q, a->q));
     FOCAL_TRY(place(p, n, THIRD_K, has_norm ? heads.k : raw.k, a->k));
     FOCAL_TRY(place(p, n, THIRD_V, raw.v, a->v));
-    const focal_attn_args args = attention_args(p, n, a);
-    TIMED(p, "attention", attention_flops(p, n), focal_attn_forward(p->ctx, &args));
+    focal_attn_args args = attention_args(p, n, a);
+    focal_attn_gate gate;
+    if (foci_pass_has_router(p, n)) FOCAL_TRY(foci_pass_group_attention(p, n, false, &args, &gate));
+    TIMED(p, "attention", attention_flops(p, &args), focal_attn_forward(p->ctx, &args));
     return FOCAL_OK;
 }
 
-static focal_status attention_out(const pass *p, int32_t n)
+static focal_status attention_out(const foci_pass *p, int32_t n)
 {
     const foci_layer *w = &p->model->weights.layers[n];
-    const kept *a = kept_of(p, n);
+    const foci_kept *a = foci_kept_of(p, n);
     return join_stream(p, "attention out", &w->out, a->o, &w->attn_post, a->attn_y, p->x[n],
                        p->x_mid[n]);
 }
 
 /* The gradients of q, k and v, side by side and as products read them, in dheads. */
-static focal_status heads_back(const pass *p, int32_t n)
+static focal_status heads_back(const foci_pass *p, int32_t n)
 {
     const foci_config *c = &p->model->config;
     const foci_layer *w = &p->model->weights.layers[n];
     const foci_layer_grads *grads = &p->t->layers[n];
-    const thirds raw = cut(p, kept_of(p, n)->qkv), d = cut(p, p->heads);
+    const thirds raw = cut(p, foci_kept_of(p, n)->qkv), d = cut(p, p->heads);
     FOCAL_TRY(place_back(p, n, THIRD_Q, p->dq, d.q));
     FOCAL_TRY(place_back(p, n, THIRD_K, p->dk, d.k));
     FOCAL_TRY(place_back(p, n, THIRD_V, p->dv, d.v));
@@ -523,71 +493,92 @@ static focal_status heads_back(const pass *p, int32_t n)
     return convert(p, 1, (int32_t)d.stride, p->heads, d.stride, p->dheads, p->act);
 }
 
+static const char *behind(const foci_linear *w)
+{
+    return (const char *)w->w + (int64_t)w->N * w->K / focal_dtype_block(w->dtype) *
+                                    (int64_t)focal_dtype_block_bytes(w->dtype);
+}
+
 /* q, k and v as one matrix, where they and so their gradients lie one behind the other: their
  * gradients are then one product each. w NULL: they do not. */
 static foci_linear joined(const foci_linear *q, const foci_linear *k, const foci_linear *v)
 {
-    const int64_t size = (int64_t)focal_dtype_bytes(q->dtype);
-    const char *behind_q = (const char *)q->w + (int64_t)q->N * q->K * size;
-    const char *behind_k = (const char *)k->w + (int64_t)k->N * k->K * size;
-    if (q->is_transposed || q->bias || k->w != (const void *)behind_q ||
-        v->w != (const void *)behind_k)
+    if (q->is_transposed || q->bias || k->dtype != q->dtype || v->dtype != q->dtype ||
+        k->w != (const void *)behind(q) || v->w != (const void *)behind(k))
         return (foci_linear){0};
     foci_linear all = *q;
     all.N += k->N + v->N;
     return all;
 }
 
-static focal_status project_back(const pass *p, int32_t n)
+static focal_status project_back(const foci_pass *p, int32_t n)
 {
     const foci_config *c = &p->model->config;
     const foci_layer *w = &p->model->weights.layers[n];
     const foci_layer_grads *grads = &p->t->layers[n];
-    const int64_t stride = qkv_stride(c), size = (int64_t)focal_dtype_bytes(p->act);
+    const int64_t stride = foci_qkv_stride(c), size = (int64_t)focal_dtype_bytes(p->act);
     const char *dq = p->dheads, *dk = dq + (int64_t)c->H * c->D * size;
     const char *dv = dk + (int64_t)c->G * c->D * size;
-    const void *h = kept_of(p, n)->h;
+    const void *h = foci_kept_of(p, n)->h;
     const foci_linear all = w->qkv.w ? w->qkv : joined(&w->q, &w->k, &w->v);
     if (all.w) {
         const foci_linear_grads *to = w->qkv.w ? &grads->qkv : &grads->q;
-        FOCAL_TRY(add_weight_gradient(p, "q k v, weights", &all, to, dq, stride, h));
-        return multiply_back(p, "q k v, back", &all, dq, stride, p->dh, FOCAL_F32, false);
+        FOCAL_TRY(foci_pass_weight_gradient(p, "q k v, weights", &all, to, dq, stride, h));
+        return foci_pass_multiply_back(p, "q k v, back", &all, dq, stride, p->dh, FOCAL_F32, false);
     }
-    FOCAL_TRY(add_weight_gradient(p, "q k v, weights", &w->q, &grads->q, dq, stride, h));
-    FOCAL_TRY(add_weight_gradient(p, "q k v, weights", &w->k, &grads->k, dk, stride, h));
-    FOCAL_TRY(add_weight_gradient(p, "q k v, weights", &w->v, &grads->v, dv, stride, h));
-    FOCAL_TRY(multiply_back(p, "q k v, back", &w->q, dq, stride, p->dh, FOCAL_F32, false));
-    FOCAL_TRY(multiply_back(p, "q k v, back", &w->k, dk, stride, p->dh, FOCAL_F32, true));
-    return multiply_back(p, "q k v, back", &w->v, dv, stride, p->dh, FOCAL_F32, true);
+    FOCAL_TRY(foci_pass_weight_gradient(p, "q k v, weights", &w->q, &grads->q, dq, stride, h));
+    FOCAL_TRY(foci_pass_weight_gradient(p, "q k v, weights", &w->k, &grads->k, dk, stride, h));
+    FOCAL_TRY(foci_pass_weight_gradient(p, "q k v, weights", &w->v, &grads->v, dv, stride, h));
+    FOCAL_TRY(
+        foci_pass_multiply_back(p, "q k v, back", &w->q, dq, stride, p->dh, FOCAL_F32, false));
+    FOCAL_TRY(foci_pass_multiply_back(p, "q k v, back", &w->k, dk, stride, p->dh, FOCAL_F32, true));
+    return foci_pass_multiply_back(p, "q k v, back", &w->v, dv, stride, p->dh, FOCAL_F32, true);
 }
 
-static focal_status attention_back(const pass *p, int32_t n)
+/* The gradients of q, k and v, and of soft memberships where a router acts. */
+static focal_status attend_back(const foci_pass *p, int32_t n)
+{
+    const foci_kept *a = foci_kept_of(p, n);
+    focal_attn_args args = attention_args(p, n, a);
+    focal_attn_gate gate;
+    focal_attn_grads d = {.dout = p->dout, .dq = p->dq, .dk = p->dk, .dv = p->dv};
+    if (foci_pass_has_router(p, n)) {
+        FOCAL_TRY(foci_pass_group_attention(p, n, true, &args, &gate));
+        d.dgq = p->dgq;
+        d.dgk = p->dgk;
+    }
+    TIMED(p, "attention, back", 2.5 * attention_flops(p, &args),
+          focal_attn_backward(p->ctx, &args, &d));
+    return FOCAL_OK;
+}
+
+static focal_status attention_back(const foci_pass *p, int32_t n)
 {
     const foci_layer *w = &p->model->weights.layers[n];
     const foci_layer_grads *grads = &p->t->layers[n];
-    const kept *a = kept_of(p, n);
+    const foci_kept *a = foci_kept_of(p, n);
     const int64_t C = p->model->config.C;
+    const bool is_lowest = n == p->lowest; /* nothing below learns */
     FOCAL_TRY(join_stream_back(p, &w->attn_post, &grads->attn_post, a->attn_y));
-    FOCAL_TRY(
-        add_weight_gradient(p, "attention out, weights", &w->out, &grads->out, p->dy, C, a->o));
-    FOCAL_TRY(multiply_back(p, "attention out, back", &w->out, p->dy, C, p->dout, p->act, false));
-    const focal_attn_args args = attention_args(p, n, a);
-    const focal_attn_grads d = {.dout = p->dout, .dq = p->dq, .dk = p->dk, .dv = p->dv};
-    TIMED(p, "attention, back", 2.5 * attention_flops(p, n),
-          focal_attn_backward(p->ctx, &args, &d));
+    FOCAL_TRY(foci_pass_weight_gradient(p, "attention out, weights", &w->out, &grads->out, p->dy, C,
+                                        a->o));
+    FOCAL_TRY(foci_pass_multiply_back(p, "attention out, back", &w->out, p->dy, C, p->dout, p->act,
+                                      false));
+    FOCAL_TRY(attend_back(p, n));
     TIMED(p, "heads, back", 0.0, heads_back(p, n));
-    FOCAL_TRY(project_back(p, n));
+    if (!is_lowest) FOCAL_TRY(project_back(p, n));
     FOCAL_TRY(temperature_back(p, n));
-    return read_stream_back(p, &w->attn_norm, &grads->attn_norm, p->x[n]);
+    if (foci_pass_has_router(p, n)) FOCAL_TRY(foci_pass_route_back(p, n, exact_input(p, n)));
+    return is_lowest ? FOCAL_OK : read_stream_back(p, &w->attn_norm, &grads->attn_norm, p->x[n]);
 }
 
 /* ---- Feed-forward ---- */
 
-static focal_status feed_forward_inside(const pass *p, int32_t n)
+static focal_status feed_forward_inside(const foci_pass *p, int32_t n)
 {
     const foci_config *c = &p->model->config;
     const foci_layer *w = &p->model->weights.layers[n];
-    const kept *a = kept_of(p, n);
+    const foci_kept *a = foci_kept_of(p, n);
     FOCAL_TRY(read_stream(p, &w->ffn_norm, p->x_mid[n], a->h_ffn));
     const foci_matmul_args args[] = {
         product_args(p, c->is_gated ? &w->gate : &w->up, a->h_ffn, a->gate, c->F, false),
@@ -606,27 +597,27 @@ static focal_status feed_forward_inside(const pass *p, int32_t n)
     return FOCAL_OK;
 }
 
-static focal_status feed_forward_out(const pass *p, int32_t n)
+static focal_status feed_forward_out(const foci_pass *p, int32_t n)
 {
     const foci_layer *w = &p->model->weights.layers[n];
-    const kept *a = kept_of(p, n);
+    const foci_kept *a = foci_kept_of(p, n);
     return join_stream(p, "feed-forward out", &w->down, a->hidden, &w->ffn_post, a->ffn_y,
                        p->x_mid[n], p->x[n + 1]);
 }
 
-static focal_status feed_forward_back(const pass *p, int32_t n)
+static focal_status feed_forward_back(const foci_pass *p, int32_t n)
 {
     const foci_config *c = &p->model->config;
     const foci_layer *w = &p->model->weights.layers[n];
     const foci_layer_grads *grads = &p->t->layers[n];
-    const kept *a = kept_of(p, n);
+    const foci_kept *a = foci_kept_of(p, n);
     const foci_linear *first = c->is_gated ? &w->gate : &w->up;
     const foci_linear_grads *first_grads = c->is_gated ? &grads->gate : &grads->up;
     FOCAL_TRY(join_stream_back(p, &w->ffn_post, &grads->ffn_post, a->ffn_y));
-    FOCAL_TRY(add_weight_gradient(p, "feed-forward out, weights", &w->down, &grads->down, p->dy,
-                                  c->C, a->hidden));
-    FOCAL_TRY(multiply_back(p, "feed-forward out, back", &w->down, p->dy, c->C, p->dhidden,
-                            FOCAL_F32, false));
+    FOCAL_TRY(foci_pass_weight_gradient(p, "feed-forward out, weights", &w->down, &grads->down,
+                                        p->dy, c->C, a->hidden));
+    FOCAL_TRY(foci_pass_multiply_back(p, "feed-forward out, back", &w->down, p->dy, c->C,
+                                      p->dhidden, FOCAL_F32, false));
     const foci_gate_backward_args gate = {.activation = c->activation,
                                           .T = p->T,
                                           .F = c->F,
@@ -637,15 +628,15 @@ static focal_status feed_forward_back(const pass *p, int32_t n)
                                           .dup = c->is_gated ? p->dup : NULL,
                                           .dtype = p->act};
     TIMED(p, "activation, back", 0.0, foci_gate_backward(p->ctx, &gate));
-    FOCAL_TRY(add_weight_gradient(p, "feed-forward in, weights", first, first_grads, p->dgate, c->F,
-                                  a->h_ffn));
-    FOCAL_TRY(
-        multiply_back(p, "feed-forward in, back", first, p->dgate, c->F, p->dh, FOCAL_F32, false));
+    FOCAL_TRY(foci_pass_weight_gradient(p, "feed-forward in, weights", first, first_grads, p->dgate,
+                                        c->F, a->h_ffn));
+    FOCAL_TRY(foci_pass_multiply_back(p, "feed-forward in, back", first, p->dgate, c->F, p->dh,
+                                      FOCAL_F32, false));
     if (c->is_gated) {
-        FOCAL_TRY(add_weight_gradient(p, "feed-forward in, weights", &w->up, &grads->up, p->dup,
-                                      c->F, a->h_ffn));
-        FOCAL_TRY(multiply_back(p, "feed-forward in, back", &w->up, p->dup, c->F, p->dh, FOCAL_F32,
-                                true));
+        FOCAL_TRY(foci_pass_weight_gradient(p, "feed-forward in, weights", &w->up, &grads->up,
+                                            p->dup, c->F, a->h_ffn));
+        FOCAL_TRY(foci_pass_multiply_back(p, "feed-forward in, back", &w->up, p->dup, c->F, p->dh,
+                                          FOCAL_F32, true));
     }
     return read_stream_back(p, &w->ffn_norm, &grads->ffn_norm, p->x_mid[n]);
 }
@@ -659,7 +650,7 @@ static bool has_windows(const foci_config *c)
     return false;
 }
 
-static focal_status embed(const pass *p)
+static focal_status embed(const foci_pass *p)
 {
     const foci_config *c = &p->model->config;
     const foci_model_weights *w = &p->model->weights;
@@ -684,7 +675,7 @@ static focal_status embed(const pass *p)
     return FOCAL_OK;
 }
 
-static focal_status embed_back(const pass *p)
+static focal_status embed_back(const foci_pass *p)
 {
     const foci_config *c = &p->model->config;
     const foci_embed_backward_args tokens = {.V = c->V,
@@ -705,209 +696,75 @@ static focal_status embed_back(const pass *p)
     return c->has_positions ? foci_embed_backward(p->ctx, &places) : FOCAL_OK;
 }
 
-static void add_losses(const pass *p, int32_t first, int32_t count, foci_batch_loss *loss)
-{
-    for (int32_t n = 0; n < count; n++) {
-        loss->nll += p->nll[n];
-        loss->targets += p->batch->targets[first + n] != FOCI_LOSS_NO_TARGET;
-    }
-}
-
-/* The losses of some rows, and what they give to the head and, in dh, to what it read. */
-static focal_status head_rows(const pass *p, int32_t first, int32_t count, foci_batch_loss *loss)
-{
-    const foci_config *c = &p->model->config;
-    const foci_linear *w = &p->model->weights.head;
-    pass rows = *p;
-    rows.T = count;
-    const char *h =
-        (const char *)p->h_last + (int64_t)first * c->C * (int64_t)focal_dtype_bytes(p->act);
-    FOCAL_TRY(multiply(&rows, "vocabulary", w, h, p->logits, c->V, false));
-    if (c->final_softcap != 0.0F)
-        FOCAL_TRY(foci_soft_cap(p->ctx, p->logits, (int64_t)count * c->V, c->final_softcap));
-    if (p->options->is_loss_only) {
-        const foci_loss_args args = {.T = count,
-                                     .V = c->V,
-                                     .logits = p->logits,
-                                     .targets = p->batch->targets + first,
-                                     .nll = p->nll};
-        TIMED(p, "loss", 0.0, foci_log_softmax_rows(p->ctx, &args));
-        add_losses(p, first, count, loss);
-        return FOCAL_OK;
-    }
-    const foci_loss_backward_args args = {.T = count,
-                                          .V = c->V,
-                                          .logits = p->logits,
-                                          .targets = p->batch->targets + first,
-                                          .scale = p->options->scale,
-                                          .z = p->options->z,
-                                          .soft_cap = c->final_softcap,
-                                          .dlogits = p->dlogits,
-                                          .dlogits_dtype = p->act,
-                                          .nll = p->nll};
-    TIMED(p, "loss", 0.0, foci_loss_backward(p->ctx, &args));
-    add_losses(p, first, count, loss);
-    FOCAL_TRY(
-        add_weight_gradient(&rows, "vocabulary, weights", w, &p->t->head, p->dlogits, c->V, h));
-    return multiply_back(&rows, "vocabulary, back", w, p->dlogits, c->V,
-                         p->dh + (int64_t)first * c->C, FOCAL_F32, false);
-}
-
-/* The loss, and dx behind the last layer. */
-static focal_status head(const pass *p, foci_batch_loss *loss)
-{
-    const foci_config *c = &p->model->config;
-    const foci_gain *gain = &p->model->weights.final_norm;
-    FOCAL_TRY(normalise(p, gain, p->x[c->L], p->h_last, p->act));
-    for (int32_t row = 0, count; row < p->T; row += count) {
-        count = (int32_t)foci_min64(p->T - row, p->head_rows);
-        FOCAL_TRY(head_rows(p, row, count, loss));
-    }
-    if (p->options->is_loss_only) return FOCAL_OK;
-    return normalise_back(p, gain, &p->t->final_norm, p->x[c->L], p->dh, p->dx, false);
-}
-
 /* ---- The whole ---- */
 
 /* What forward has computed of a layer and not kept. */
-static focal_status compute_again(const pass *p, int32_t n)
+static focal_status compute_again(const foci_pass *p, int32_t n)
 {
     const foci_layer *w = &p->model->weights.layers[n];
-    const kept *a = kept_of(p, n);
+    const foci_kept *a = foci_kept_of(p, n);
     const int64_t C = p->model->config.C;
-    if (p->recompute == FOCI_RECOMPUTE_NONE) return FOCAL_OK;
     FOCAL_TRY(attention_inside(p, n));
     if (p->recompute == FOCI_RECOMPUTE_BLOCK)
         FOCAL_TRY(attention_out(p, n));
     else if (w->attn_post.weight)
-        FOCAL_TRY(multiply(p, "attention out", &w->out, a->o, a->attn_y, C, false));
+        FOCAL_TRY(foci_pass_multiply(p, "attention out", &w->out, a->o, a->attn_y, C, false));
     FOCAL_TRY(feed_forward_inside(p, n));
     if (!w->ffn_post.weight) return FOCAL_OK;
-    return multiply(p, "feed-forward out", &w->down, a->hidden, a->ffn_y, C, false);
+    return foci_pass_multiply(p, "feed-forward out", &w->down, a->hidden, a->ffn_y, C, false);
 }
 
-static focal_status run(const pass *p, foci_batch_loss *loss)
+static focal_status go_forward(const foci_pass *p)
 {
-    const int32_t L = p->model->config.L;
     TIMED(p, "embedding", 0.0, embed(p));
-    for (int32_t n = 0; n < L; n++) {
+    for (int32_t n = 0; n < p->model->config.L; n++) {
         FOCAL_TRY(attention_inside(p, n));
         FOCAL_TRY(attention_out(p, n));
         FOCAL_TRY(feed_forward_inside(p, n));
         FOCAL_TRY(feed_forward_out(p, n));
     }
-    FOCAL_TRY(head(p, loss));
-    for (int32_t n = p->options->is_loss_only ? 0 : L; n-- > 0;) {
-        FOCAL_TRY(compute_again(p, n));
-        FOCAL_TRY(feed_forward_back(p, n));
-        FOCAL_TRY(attention_back(p, n));
-    }
-    if (!p->options->is_loss_only) TIMED(p, "embedding, back", 0.0, embed_back(p));
     return FOCAL_OK;
 }
 
-/* Cuts pieces from one allocation; base NULL only counts. */
-typedef struct cutter {
-    char *base;
-    size_t used;
-} cutter;
-
-static void *take(cutter *from, int64_t count, size_t size)
+/* The untouched model goes first, in the arrays that the student then writes. */
+static focal_status teach(const foci_pass *p)
 {
-    void *piece = from->base ? from->base + from->used : NULL;
-    from->used += (size_t)foci_round_up(count * (int64_t)size, 64);
-    return piece;
+    foci_pass teacher = *p;
+    teacher.is_teacher = teacher.is_untouched = true;
+    FOCAL_TRY(go_forward(&teacher));
+    return foci_pass_head_input(&teacher, p->h_teacher);
 }
 
-static bool has_temperature(const pass *p)
+static focal_status go_back(const foci_pass *p)
 {
-    for (int32_t n = 0; n < p->model->config.L; n++)
-        if (p->model->weights.layers[n].temperature) return true;
-    return false;
+    const int32_t L = p->model->config.L;
+    foci_pass again = *p;
+    again.is_again = true;
+    for (int32_t n = L; n-- > foci_max64(p->lowest, 0);) {
+        /* What the last layer computed lies there still. */
+        if (p->recompute != FOCI_RECOMPUTE_NONE && n < L - 1) FOCAL_TRY(compute_again(&again, n));
+        FOCAL_TRY(feed_forward_back(p, n));
+        FOCAL_TRY(attention_back(p, n));
+    }
+    if (p->lowest < 0) TIMED(p, "embedding, back", 0.0, embed_back(p));
+    return FOCAL_OK;
 }
 
-static kept take_kept(const pass *p, cutter *from)
+static focal_status run(const foci_pass *p)
 {
-    const foci_config *c = &p->model->config;
-    const foci_layer *w = &p->model->weights.layers[0];
-    const int64_t T = p->T, Q = (int64_t)c->H * c->D, KV = (int64_t)c->G * c->D;
-    const size_t act = focal_dtype_bytes(p->act), single = sizeof(float);
-    return (kept){.h = take(from, T * c->C, act),
-                  .qkv = take(from, T * qkv_stride(c), single),
-                  .q = take(from, T * Q, act),
-                  .k = take(from, T * KV, act),
-                  .v = take(from, T * KV, act),
-                  .o = take(from, T * Q, act),
-                  .lse = take(from, T * c->H, single),
-                  .factors = has_temperature(p) ? take(from, T * c->H, single) : NULL,
-                  .attn_y = w->attn_post.weight ? take(from, T * c->C, single) : NULL,
-                  .h_ffn = take(from, T * c->C, act),
-                  .gate = take(from, T * c->F, single),
-                  .up = c->is_gated ? take(from, T * c->F, single) : NULL,
-                  .hidden = take(from, T * c->F, act),
-                  .ffn_y = w->ffn_post.weight ? take(from, T * c->C, single) : NULL};
+    if (p->options->is_kl) FOCAL_TRY(teach(p));
+    FOCAL_TRY(go_forward(p));
+    FOCAL_TRY(foci_pass_head(p));
+    return p->options->is_loss_only ? FOCAL_OK : go_back(p);
 }
 
-/* The stream at every layer, and what else is kept. */
-static void take_layers(pass *p, cutter *from)
+/* The lowest layer whose temperature or router learns in this pass; -1 where all weights do. */
+static int32_t lowest_that_learns(const foci_pass *p)
 {
-    const foci_config *c = &p->model->config;
-    const foci_recompute level = p->recompute;
-    const int64_t T = p->T;
-    p->x = take(from, (int64_t)c->L + 1, sizeof *p->x);
-    p->x_mid = take(from, c->L, sizeof *p->x_mid);
-    p->kept = take(from, c->L, sizeof *p->kept);
-    for (int32_t n = 0; n <= c->L; n++) {
-        float *x = take(from, T * c->C, sizeof(float));
-        if (from->base) p->x[n] = x;
-    }
-    float *x_mid = NULL;
-    for (int32_t n = 0; n < c->L; n++) {
-        if (n == 0 || level != FOCI_RECOMPUTE_BLOCK) x_mid = take(from, T * c->C, sizeof(float));
-        if (from->base) p->x_mid[n] = x_mid;
-    }
-    for (int32_t n = 0; n < (level == FOCI_RECOMPUTE_NONE ? c->L : 1); n++) {
-        const kept one = take_kept(p, from);
-        if (from->base) p->kept[n] = one;
-    }
-}
-
-static size_t lay_out(pass *p, char *base)
-{
-    const foci_config *c = &p->model->config;
-    const int64_t T = p->T, Q = (int64_t)c->H * c->D, KV = (int64_t)c->G * c->D;
-    const size_t act = focal_dtype_bytes(p->act), single = sizeof(float);
-    const bool is_rounded = p->act != FOCAL_F32;
-    cutter from = {.used = 0};
-    from.base = base;
-    take_layers(p, &from);
-    p->head_rows = (int32_t)foci_min64(T, foci_max64(HEAD_BYTES / (c->V * (int64_t)single), 16));
-    p->dx = take(&from, T * c->C, single);
-    p->dy = take(&from, T * c->C, act);
-    p->dh = take(&from, T * c->C, single);
-    p->heads = take(&from, T * qkv_stride(c), single);
-    p->dheads = is_rounded ? take(&from, T * qkv_stride(c), act) : p->heads;
-    p->dq = take(&from, T * Q, act);
-    p->dk = take(&from, T * KV, act);
-    p->dv = take(&from, T * KV, act);
-    p->dout = take(&from, T * Q, act);
-    p->dhidden = take(&from, T * c->F, single);
-    p->dgate = take(&from, T * c->F, act);
-    p->dup = c->is_gated ? take(&from, T * c->F, act) : NULL;
-    p->h_last = take(&from, T * c->C, act);
-    p->logits = take(&from, (int64_t)p->head_rows * c->V, single);
-    p->dlogits = is_rounded ? take(&from, (int64_t)p->head_rows * c->V, act) : p->logits;
-    p->nll = take(&from, p->head_rows, sizeof *p->nll);
-    p->dots = has_temperature(p) ? take(&from, T * c->H, single) : NULL;
-    p->starts = take(&from, (int64_t)p->batch->span_count + 1, sizeof *p->starts);
-    p->positions = take(&from, T, sizeof *p->positions);
-    for (int is_local = 0; is_local < 2; is_local++) {
-        const int64_t pairs = (is_local ? &c->rope_local : &c->rope)->rotated / 2;
-        p->cos[is_local] = take(&from, T * pairs, single);
-        p->sin[is_local] = take(&from, T * pairs, single);
-    }
-    p->seqs = take(&from, p->batch->span_count, sizeof *p->seqs);
-    return from.used;
+    int32_t n = 0;
+    if (!p->t->is_frozen) return -1;
+    while (n < p->model->config.L && !learns_temperature(p, n) && !foci_pass_has_router(p, n)) n++;
+    return n;
 }
 
 static focal_status check_batch(focal_ctx *ctx, const foci_config *c, const foci_batch *batch)
@@ -933,7 +790,7 @@ static focal_status check_batch(focal_ctx *ctx, const foci_config *c, const foci
     return FOCAL_OK;
 }
 
-static void fill_spans(const pass *p)
+static void fill_spans(const foci_pass *p)
 {
     for (int32_t n = 0; n < p->batch->span_count; n++) {
         const foci_span *span = &p->batch->spans[n];
@@ -945,39 +802,47 @@ static void fill_spans(const pass *p)
     p->starts[p->batch->span_count] = p->T;
 }
 
+static foci_pass begin(foci_trainable *trainable, const foci_batch *batch,
+                       const foci_backward_options *options)
+{
+    return (foci_pass){.ctx = trainable->ctx,
+                       .t = trainable,
+                       .model = trainable->model,
+                       .batch = batch,
+                       .options = options,
+                       /* A loss alone keeps nothing, and computes nothing again. */
+                       .recompute =
+                           options->is_loss_only ? FOCI_RECOMPUTE_BLOCK : options->recompute,
+                       .is_untouched = options->is_untouched,
+                       .T = batch->T,
+                       .act = trainable->model->precision};
+}
+
 focal_status foci_backward(foci_trainable *trainable, const foci_batch *batch,
                            const foci_backward_options *options, foci_batch_loss *loss)
 {
-    pass p = {.ctx = trainable->ctx,
-              .t = trainable,
-              .model = trainable->model,
-              .batch = batch,
-              .options = options,
-              /* A loss alone keeps nothing, and computes nothing again. */
-              .recompute = options->is_loss_only ? FOCI_RECOMPUTE_BLOCK : options->recompute,
-              .T = batch->T,
-              .act = trainable->model->precision};
+    foci_pass p = begin(trainable, batch, options);
     *loss = (foci_batch_loss){0};
+    p.loss = loss;
     FOCAL_TRY(check_batch(p.ctx, &p.model->config, batch));
-    p.memory = foci_scratch(p.ctx, lay_out(&p, NULL), 1);
+    FOCAL_TRY(foci_pass_begin_groups(&p));
+    p.lowest = lowest_that_learns(&p);
+    p.memory = foci_scratch(p.ctx, foci_pass_lay_out(&p, NULL), 1);
     if (!p.memory) return FOCAL_ENOMEM;
-    (void)lay_out(&p, p.memory);
+    (void)foci_pass_lay_out(&p, p.memory);
     fill_spans(&p);
-    const focal_status status = run(&p, loss);
+    focal_status status = foci_pass_make_keysets(&p);
+    if (status == FOCAL_OK) status = run(&p);
+    foci_pass_free_keysets(&p);
     foci_scratch_free(p.ctx, p.memory);
     return status;
 }
 
-size_t foci_backward_bytes(const foci_trainable *trainable, int32_t T, int32_t span_count,
-                           foci_recompute recompute)
+size_t foci_backward_bytes(foci_trainable *trainable, int32_t T, int32_t span_count,
+                           const foci_backward_options *options)
 {
     const foci_batch batch = {.T = T, .span_count = span_count};
-    const foci_backward_options options = {.recompute = recompute};
-    pass p = {.model = trainable->model,
-              .batch = &batch,
-              .options = &options,
-              .recompute = recompute,
-              .T = T,
-              .act = trainable->model->precision};
-    return lay_out(&p, NULL);
+    foci_pass p = begin(trainable, &batch, options);
+    if (foci_pass_begin_groups(&p) != FOCAL_OK) return 0;
+    return foci_pass_lay_out(&p, NULL) + foci_pass_keyset_bytes(&p);
 }

@@ -1,27 +1,13 @@
-/* Texts that a model has read: making room, forgetting, copying, and keeping them in a file. */
+/* Texts that a model has read: making room, forgetting, copying. */
 #include "model/cache.h"
 
-#include <stddef.h>
 #include <string.h>
 
 #include "base/ctx.h"
 #include "base/error.h"
 #include "base/sizes.h"
-#include "io/file.h"
 
-enum { MAX_SEQUENCES = 4096, HEADER_BYTES = 64, GROWTH_BYTES = 16 * 1024 * 1024 };
-
-/* A saved text: this, then its blocks up to the last token's page. Little endian, as everything
- * that focal runs on. */
-typedef struct cache_header {
-    char magic[8]; /* "focalkv1" */
-    char fingerprint[FOCI_FINGERPRINT_BYTES + 7];
-    uint32_t dtype, page_rows;
-    uint32_t length, page_count;
-    uint64_t block_bytes;
-    uint64_t check; /* of everything before it */
-} cache_header;
-_Static_assert(sizeof(cache_header) == HEADER_BYTES, "the header has no holes");
+enum { MAX_SEQUENCES = 4096, GROWTH_BYTES = 16 * 1024 * 1024 };
 
 focal_status focal_cache_new(focal_model *model, const focal_cache_options *options,
                              focal_cache **out)
@@ -46,14 +32,26 @@ focal_status focal_cache_new(focal_model *model, const focal_cache_options *opti
     focal_cache *cache = foci_alloc(ctx, 1, sizeof *cache);
     if (!cache) return FOCAL_ENOMEM;
     *cache = (focal_cache){.model = model, .dtype = dtype, .seq_count = sequences};
+    cache->groups = model->groups;
+    cache->run = model->run;
+    cache->adapter_hash = model->adapter_hash;
+    for (int32_t n = 0; n < c->L; n++)
+        cache->plain[n] = foci_cache_has_groups(cache, n) ? -1 : cache->plain_count++;
     cache->row_bytes = width / focal_dtype_block(dtype) * (int64_t)focal_dtype_block_bytes(dtype);
-    cache->block_bytes = (int64_t)c->L * 2 * FOCI_PAGE_ROWS * cache->row_bytes;
+    cache->block_bytes = (int64_t)cache->plain_count * 2 * FOCI_PAGE_ROWS * cache->row_bytes;
     cache->seqs = foci_alloc(ctx, (size_t)sequences, sizeof *cache->seqs);
     if (!cache->seqs) {
         foci_free(ctx, cache);
         return FOCAL_ENOMEM;
     }
     memset(cache->seqs, 0, (size_t)sequences * sizeof *cache->seqs);
+    for (int32_t n = 0; cache->groups && n < sequences; n++) {
+        const focal_status status = foci_chains_new(ctx, &cache->groups->shape, &cache->run,
+                                                    cache->row_bytes, &cache->seqs[n].chains);
+        if (status == FOCAL_OK) continue;
+        focal_cache_free(cache);
+        return status;
+    }
     *out = cache;
     return FOCAL_OK;
 }
@@ -78,12 +76,13 @@ void focal_cache_free(focal_cache *cache)
         foci_free(ctx, seq->blocks);
         foci_free(ctx, seq->owned);
         foci_free(ctx, seq->pages);
+        foci_chains_free(seq->chains);
     }
     foci_free(ctx, cache->seqs);
     foci_free(ctx, cache);
 }
 
-static focal_status check_sequence(const focal_cache *cache, int32_t sequence)
+focal_status foci_cache_check(const focal_cache *cache, int32_t sequence)
 {
     if (sequence >= 0 && sequence < cache->seq_count) return FOCAL_OK;
     return foci_fail(cache->model->ctx, FOCAL_EINVAL, "cache: sequence %d, there are %d", sequence,
@@ -92,7 +91,7 @@ static focal_status check_sequence(const focal_cache *cache, int32_t sequence)
 
 int32_t focal_cache_length(const focal_cache *cache, int32_t sequence)
 {
-    return check_sequence(cache, sequence) == FOCAL_OK ? cache->seqs[sequence].length : 0;
+    return foci_cache_check(cache, sequence) == FOCAL_OK ? cache->seqs[sequence].length : 0;
 }
 
 /* Tables for more pages; doubled, so that a text that grows by tokens copies them rarely. */
@@ -100,7 +99,7 @@ static focal_status grow_tables(focal_cache *cache, foci_cache_seq *seq, int32_t
 {
     focal_ctx *ctx = cache->model->ctx;
     if (page_count <= seq->page_capacity) return FOCAL_OK;
-    const int32_t layers = cache->model->config.L;
+    const int32_t layers = cache->plain_count;
     const int32_t capacity = (int32_t)foci_max64(page_count, 2 * (int64_t)seq->page_capacity);
     void **blocks = foci_alloc(ctx, (size_t)capacity, sizeof *blocks);
     void **owned = foci_alloc(ctx, (size_t)capacity, sizeof *owned);
@@ -132,7 +131,7 @@ static focal_status grow_tables(focal_cache *cache, foci_cache_seq *seq, int32_t
 static focal_status add_pages(focal_cache *cache, foci_cache_seq *seq, int32_t count)
 {
     focal_ctx *ctx = cache->model->ctx;
-    const int64_t tables = (int64_t)cache->model->config.L * 2;
+    const int64_t tables = (int64_t)cache->plain_count * 2;
     FOCAL_TRY(grow_tables(cache, seq, seq->page_count + count));
     char *block = foci_alloc(ctx, (size_t)count, (size_t)cache->block_bytes);
     if (!block) return FOCAL_ENOMEM;
@@ -150,11 +149,12 @@ static focal_status add_pages(focal_cache *cache, foci_cache_seq *seq, int32_t c
 focal_status foci_cache_reserve(focal_cache *cache, int32_t sequence, int32_t count)
 {
     focal_ctx *ctx = cache->model->ctx;
-    FOCAL_TRY(check_sequence(cache, sequence));
+    FOCAL_TRY(foci_cache_check(cache, sequence));
     foci_cache_seq *seq = &cache->seqs[sequence];
     if (count > FOCI_MAX_CONTEXT - seq->length)
         return foci_fail(ctx, FOCAL_EINVAL, "cache: %d tokens and %d more, at most %d", seq->length,
                          count, FOCI_MAX_CONTEXT);
+    if (cache->plain_count == 0) return FOCAL_OK; /* chains grow by tokens */
     const int32_t need = (int32_t)foci_pieces((int64_t)seq->length + count, FOCI_PAGE_ROWS);
     if (need <= seq->page_count) return FOCAL_OK;
     /* Twice as many as there were, up to a limit, so that a text that grows by tokens has its pages
@@ -166,7 +166,7 @@ focal_status foci_cache_reserve(focal_cache *cache, int32_t sequence, int32_t co
 
 focal_status focal_cache_truncate(focal_cache *cache, int32_t sequence, int32_t length)
 {
-    FOCAL_TRY(check_sequence(cache, sequence));
+    FOCAL_TRY(foci_cache_check(cache, sequence));
     foci_cache_seq *seq = &cache->seqs[sequence];
     if (length < 0 || length > seq->length)
         return foci_fail(cache->model->ctx, FOCAL_EINVAL, "cache: cut to %d tokens, there are %d",
@@ -174,117 +174,28 @@ focal_status focal_cache_truncate(focal_cache *cache, int32_t sequence, int32_t 
     const int32_t keep = (int32_t)foci_pieces(length, FOCI_PAGE_ROWS);
     free_pages(cache, seq, keep);
     seq->length = length;
+    foci_cache_roll_back(cache, sequence);
     return FOCAL_OK;
+}
+
+void foci_cache_roll_back(focal_cache *cache, int32_t sequence)
+{
+    const foci_cache_seq *seq = &cache->seqs[sequence];
+    if (seq->chains) foci_chains_truncate(seq->chains, seq->length);
 }
 
 focal_status focal_cache_copy(focal_cache *cache, int32_t from, int32_t to)
 {
-    FOCAL_TRY(check_sequence(cache, from));
-    FOCAL_TRY(check_sequence(cache, to));
+    FOCAL_TRY(foci_cache_check(cache, from));
+    FOCAL_TRY(foci_cache_check(cache, to));
     if (from == to) return FOCAL_OK;
     const foci_cache_seq *source = &cache->seqs[from];
     FOCAL_TRY(focal_cache_truncate(cache, to, 0));
     FOCAL_TRY(foci_cache_reserve(cache, to, source->length));
-    const int32_t pages = (int32_t)foci_pieces(source->length, FOCI_PAGE_ROWS);
-    for (int32_t n = 0; n < pages; n++)
+    if (source->chains) FOCAL_TRY(foci_chains_copy(source->chains, cache->seqs[to].chains));
+    const int64_t pages = cache->plain_count > 0 ? foci_pieces(source->length, FOCI_PAGE_ROWS) : 0;
+    for (int64_t n = 0; n < pages; n++)
         memcpy(cache->seqs[to].blocks[n], source->blocks[n], (size_t)cache->block_bytes);
     cache->seqs[to].length = source->length;
     return FOCAL_OK;
-}
-
-/* FNV-1a. */
-static uint64_t hash_header(const cache_header *header)
-{
-    const uint8_t *bytes = (const uint8_t *)header;
-    uint64_t hash = 0xCBF29CE484222325U;
-    for (size_t n = 0; n < offsetof(cache_header, check); n++)
-        hash = (hash ^ bytes[n]) * 0x100000001B3U;
-    return hash;
-}
-
-static cache_header header_of(const focal_cache *cache, int32_t length)
-{
-    cache_header header = {.magic = {'f', 'o', 'c', 'a', 'l', 'k', 'v', '1'},
-                           .dtype = (uint32_t)cache->dtype,
-                           .page_rows = FOCI_PAGE_ROWS,
-                           .length = (uint32_t)length,
-                           .page_count = (uint32_t)foci_pieces(length, FOCI_PAGE_ROWS),
-                           .block_bytes = (uint64_t)cache->block_bytes};
-    memcpy(header.fingerprint, cache->model->fingerprint, FOCI_FINGERPRINT_BYTES);
-    header.check = hash_header(&header);
-    return header;
-}
-
-/* Zeros behind the last token of a page that is partly used: a file holds no other memory. */
-static void clear_room(const focal_cache *cache, const foci_cache_seq *seq)
-{
-    const int32_t used = seq->length % FOCI_PAGE_ROWS;
-    for (int32_t table = 0; used > 0 && table < cache->model->config.L * 2; table++)
-        memset(foci_cache_row(cache, seq, table / 2, table % 2, seq->length), 0,
-               (size_t)(FOCI_PAGE_ROWS - used) * (size_t)cache->row_bytes);
-}
-
-focal_status focal_cache_save(const focal_cache *cache, int32_t sequence, const char *path)
-{
-    FOCAL_TRY(check_sequence(cache, sequence));
-    const foci_cache_seq *seq = &cache->seqs[sequence];
-    const cache_header header = header_of(cache, seq->length);
-    foci_writer *writer = NULL;
-    FOCAL_TRY(foci_writer_open(cache->model->ctx, path, &writer));
-    clear_room(cache, seq);
-    foci_writer_put(writer, &header, sizeof header);
-    for (uint32_t n = 0; n < header.page_count; n++)
-        foci_writer_put(writer, seq->blocks[n], (size_t)cache->block_bytes);
-    return foci_writer_commit(writer);
-}
-
-static focal_status check_saved(const focal_cache *cache, const char *path, const foci_map *map,
-                                cache_header *header)
-{
-    focal_ctx *ctx = cache->model->ctx;
-    if (map->bytes < sizeof *header)
-        return foci_fail(ctx, FOCAL_EFORMAT, "%s: %zu bytes, a saved text has at least %d", path,
-                         map->bytes, HEADER_BYTES);
-    memcpy(header, map->data, sizeof *header);
-    if (memcmp(header->magic, "focalkv1", sizeof header->magic) != 0)
-        return foci_fail(ctx, FOCAL_EFORMAT, "%s: not a text that focal saved", path);
-    if (header->check != hash_header(header))
-        return foci_fail(ctx, FOCAL_EFORMAT, "%s: its header is damaged", path);
-    if (memcmp(header->fingerprint, cache->model->fingerprint, FOCI_FINGERPRINT_BYTES) != 0)
-        return foci_fail(ctx, FOCAL_EFORMAT, "%s: saved with another model (%.16s, this one is %s)",
-                         path, header->fingerprint, cache->model->fingerprint);
-    if (header->length > FOCI_MAX_CONTEXT)
-        return foci_fail(ctx, FOCAL_EFORMAT, "%s: %u tokens, at most %d", path, header->length,
-                         FOCI_MAX_CONTEXT);
-    const cache_header expected = header_of(cache, (int32_t)header->length);
-    if (header->dtype != expected.dtype)
-        return foci_fail(ctx, FOCAL_EFORMAT, "%s: saved as %s, this cache is %s", path,
-                         focal_dtype_name((focal_dtype)header->dtype),
-                         focal_dtype_name(cache->dtype));
-    if (memcmp(header, &expected, sizeof expected) != 0)
-        return foci_fail(ctx, FOCAL_EFORMAT, "%s: its header contradicts itself", path);
-    const size_t bytes = sizeof *header + (size_t)header->page_count * (size_t)cache->block_bytes;
-    if (map->bytes != bytes)
-        return foci_fail(ctx, FOCAL_EFORMAT, "%s: %zu bytes, %u tokens need %zu", path, map->bytes,
-                         header->length, bytes);
-    return FOCAL_OK;
-}
-
-focal_status focal_cache_load(focal_cache *cache, int32_t sequence, const char *path)
-{
-    FOCAL_TRY(check_sequence(cache, sequence));
-    foci_map map;
-    cache_header header = {.length = 0};
-    FOCAL_TRY(foci_map_open(cache->model->ctx, path, &map));
-    focal_status status = check_saved(cache, path, &map, &header);
-    if (status == FOCAL_OK) status = focal_cache_truncate(cache, sequence, 0);
-    if (status == FOCAL_OK) status = foci_cache_reserve(cache, sequence, (int32_t)header.length);
-    if (status == FOCAL_OK) {
-        const uint8_t *from = map.data + sizeof header;
-        for (uint32_t n = 0; n < header.page_count; n++, from += cache->block_bytes)
-            memcpy(cache->seqs[sequence].blocks[n], from, (size_t)cache->block_bytes);
-        cache->seqs[sequence].length = (int32_t)header.length;
-    }
-    foci_map_close(&map);
-    return status;
 }

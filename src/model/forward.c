@@ -50,7 +50,12 @@ typedef struct pass {
     int32_t *ids;       /* (T) */
     int32_t *positions; /* (T) */
     float *cos[2], *sin[2]; /* (T, rotated / 2) of global and of windowed layers */
-    focal_attn_seq *seqs;   /* (item_count) */
+    focal_attn_seq *seqs;   /* (item_count, stores) */
+    /* Of layers with groups. */
+    float *key_scores, *query_scores;   /* (T, routers, K) */
+    int32_t *key_groups, *query_groups; /* (T, routers), (T, routers, top) */
+    focal_keys *keys;                   /* (item_count, stores) the sets of the layer at work */
+    char *chain_rows;                   /* (threads, PLACE_ROWS) rows on their way into chains */
     char *memory;
 } pass;
 
@@ -187,6 +192,20 @@ static focal_status join_stream(const pass *p, const char *name, const foci_line
     return foci_add(p->ctx, p->x, p->x, p->y, (int64_t)p->T * C);
 }
 
+/* The same where a router reads it too, always in float32: *h. */
+static focal_status read_routed_stream(const pass *p, const foci_gain *gain, const float **h)
+{
+    const int32_t C = p->model->config.C;
+    *h = p->h;
+    if (p->act == FOCAL_F32) return read_stream(p, gain);
+    *h = p->x;
+    if (gain->weight) {
+        FOCAL_TRY(normalise(p, gain, p->T, p->x, p->y, FOCAL_F32));
+        *h = p->y;
+    }
+    return convert(p, p->T, 1, C, *h, C, 1.0F, p->h, p->act);
+}
+
 static int64_t qkv_stride(const foci_config *c)
 {
     return ((int64_t)c->H + 2 * (int64_t)c->G) * c->D;
@@ -274,6 +293,68 @@ static focal_status find_factors(const pass *p, const foci_temperature *temperat
     return foci_temperature_factors(p->ctx, &args);
 }
 
+/* How many texts' parts attention sees: one, or one for each router that has its own pages. */
+static int32_t store_count(const focal_cache *cache)
+{
+    return cache->groups ? cache->seqs[0].chains->stores : 1;
+}
+
+/* Whether a query of the pass has keys beyond its window and the sinks. */
+static bool has_distant_keys(const pass *p)
+{
+    const foci_groups_run *run = &p->cache->run;
+    for (int32_t n = 0; n < p->args->item_count; n++) {
+        const focal_batch_item *item = &p->args->items[n];
+        const int64_t length = (int64_t)p->cache->seqs[item->sequence].length + item->count;
+        if (length > (int64_t)run->window + 1 + run->sinks) return true;
+    }
+    return false;
+}
+
+/* The groups of the pass's tokens as keys, and those that they look into. */
+static focal_status find_groups(const pass *p, int32_t layer, const float *h)
+{
+    const foci_groups *groups = p->cache->groups;
+    const foci_groups_shape *shape = &groups->shape;
+    const int32_t top = p->cache->run.top;
+    const int64_t rows = (int64_t)p->T * shape->routers;
+    const bool is_shared = shape->mode == FOCAL_SHARED, is_distant = has_distant_keys(p);
+    const focal_route_args args = {.router = &groups->layers[layer].router,
+                                   .T = p->T,
+                                   .h = h,
+                                   .sk = p->key_scores,
+                                   .sq = is_shared || !is_distant ? NULL : p->query_scores};
+    FOCAL_TRY(focal_route_scores(p->ctx, &args));
+    if (is_shared)
+        return focal_route_top(p->ctx, rows, shape->K, top, p->key_scores, p->query_groups);
+    FOCAL_TRY(focal_route_top(p->ctx, rows, shape->K, 1, p->key_scores, p->key_groups));
+    if (is_distant)
+        return focal_route_top(p->ctx, rows, shape->K, top, p->query_scores, p->query_groups);
+    for (int64_t n = 0; n < rows * top; n++) p->query_groups[n] = (int32_t)(n % top);
+    return FOCAL_OK;
+}
+
+/* The pass's tokens in the chains of their groups, where their keys and values will lie, and the
+ * sets that attention reads. */
+static focal_status route(const pass *p, int32_t layer, const float *h)
+{
+    const foci_groups_shape *shape = &p->cache->groups->shape;
+    const int32_t stores = store_count(p->cache);
+    FOCAL_TRY(find_groups(p, layer, h));
+    int64_t row = 0;
+    for (int32_t n = 0; n < p->args->item_count; row += p->args->items[n++].count) {
+        const focal_batch_item *item = &p->args->items[n];
+        foci_chains *chains = p->cache->seqs[item->sequence].chains;
+        const int64_t first = row * shape->routers;
+        FOCAL_TRY(foci_chains_append(chains, layer, item->count,
+                                     p->query_groups + first * p->cache->run.top,
+                                     p->key_groups + first));
+        for (int32_t r = 0; r < stores; r++)
+            p->keys[n * stores + r] = foci_chains_keys(chains, layer, r);
+    }
+    return FOCAL_OK;
+}
+
 /* A layer's q, k and v on their way to q and to the cache. */
 typedef struct placing {
     const pass *p;
@@ -313,11 +394,32 @@ static void place_page(const placing *s, int32_t is_value, int64_t row, int64_t 
     s->quantise->run(&blocks, 0, count);
 }
 
+/* `count` rows of an item's k or v, from its token `token` on, to their groups' chains. */
+static void place_chains(const placing *s, int32_t n, int32_t is_value, int64_t row, int64_t count,
+                         int32_t token, int32_t thread)
+{
+    const pass *p = s->p;
+    const foci_chains *chains = p->cache->seqs[p->args->items[n].sequence].chains;
+    const int64_t bytes = p->cache->row_bytes;
+    char *rows = p->chain_rows + (int64_t)thread * PLACE_ROWS * bytes;
+    place_page(s, is_value, row, count, rows, thread);
+    for (int32_t r = 0; r < chains->stores; r++) {
+        const int32_t *place = p->keys[n * chains->stores + r].position_row;
+        const char *from = rows + r * chains->row_bytes;
+        for (int64_t i = 0; i < count; i++, from += bytes) {
+            const int32_t to = place ? place[token + i] : token + (int32_t)i;
+            memcpy(foci_chains_row(chains, s->layer, r, is_value, to), from,
+                   (size_t)chains->row_bytes);
+        }
+    }
+}
+
 /* Rows [begin, end) of q, k and v; those of an item that share a page go there together. */
 static void place_rows(void *arg, int64_t index, int32_t thread)
 {
     const placing *s = arg;
     const pass *p = s->p;
+    const bool has_groups = foci_cache_has_groups(p->cache, s->layer);
     const int64_t begin = index * PLACE_ROWS, end = foci_min64(p->T, begin + PLACE_ROWS);
     s->rotate->run(&s->q, begin, end - begin);
     int64_t first = 0; /* row of the item */
@@ -327,10 +429,14 @@ static void place_rows(void *arg, int64_t index, int32_t thread)
         const int64_t last = foci_min64(end, first + item->count);
         for (int64_t row = foci_max64(begin, first), take; row < last; row += take) {
             const int32_t token = seq->length + (int32_t)(row - first);
-            take = foci_min64(last - row, FOCI_PAGE_ROWS - token % FOCI_PAGE_ROWS);
+            take = last - row;
+            if (!has_groups) take = foci_min64(take, FOCI_PAGE_ROWS - token % FOCI_PAGE_ROWS);
             for (int32_t is_value = 0; is_value < 2; is_value++)
-                place_page(s, is_value, row, take,
-                           foci_cache_row(p->cache, seq, s->layer, is_value, token), thread);
+                if (has_groups)
+                    place_chains(s, n, is_value, row, take, token, thread);
+                else
+                    place_page(s, is_value, row, take,
+                               foci_cache_row(p->cache, seq, s->layer, is_value, token), thread);
         }
     }
 }
@@ -364,10 +470,36 @@ static focal_status place_qkv(const pass *p, int32_t layer)
     return FOCAL_OK;
 }
 
-/* Attention over everything that the cache holds, read where it lies. */
-static focal_status attend(const pass *p, int32_t layer)
+/* Whether a layer sees window and sinks alone, by an adapter's wish. */
+static bool is_near_only(const focal_model *model, int32_t layer)
+{
+    return model->near && model->near->shape.layers[layer];
+}
+
+/* A layer's call of attention, but for the texts. */
+static focal_attn_args attention_args(const pass *p, int32_t layer)
 {
     const foci_config *c = &p->model->config;
+    const bool is_near = is_near_only(p->model, layer);
+    return (focal_attn_args){.H = c->H,
+                             .G = c->G,
+                             .D = c->D,
+                             .dtype = p->attn,
+                             .has_q8_keys = p->cache->dtype == FOCAL_Q8_0,
+                             .q = p->q,
+                             .has_window = c->is_local[layer] || is_near,
+                             .window = is_near ? p->cache->run.window : c->window,
+                             .sinks = is_near ? p->cache->run.sinks : 0,
+                             .softcap = c->attn_softcap,
+                             .seq_count = p->args->item_count,
+                             .seqs = p->seqs,
+                             .page_rows = FOCI_PAGE_ROWS,
+                             .out = p->o};
+}
+
+/* Attention over everything that the cache holds, read where it lies. */
+static focal_status attend_all(const pass *p, int32_t layer)
+{
     int32_t row = 0;
     for (int32_t n = 0; n < p->args->item_count; n++) {
         const focal_batch_item *item = &p->args->items[n];
@@ -375,46 +507,93 @@ static focal_status attend(const pass *p, int32_t layer)
         p->seqs[n] = (focal_attn_seq){.T = item->count,
                                       .S = seq->length + item->count,
                                       .q_row = row,
-                                      .k_pages = foci_cache_pages(seq, layer, 0),
-                                      .v_pages = foci_cache_pages(seq, layer, 1),
+                                      .k_pages = foci_cache_pages(p->cache, seq, layer, 0),
+                                      .v_pages = foci_cache_pages(p->cache, seq, layer, 1),
                                       .page_count = seq->page_count};
         row += item->count;
     }
-    const focal_attn_args args = {
-        .H = c->H,
-        .G = c->G,
-        .D = c->D,
-        .dtype = p->attn,
-        .has_q8_keys = p->cache->dtype == FOCAL_Q8_0,
-        .q = p->q,
-        .has_window = c->is_local[layer],
-        .window = c->window,
-        .softcap = c->attn_softcap,
-        .seq_count = p->args->item_count,
-        .seqs = p->seqs,
-        .page_rows = FOCI_PAGE_ROWS,
-        .out = p->o,
-    };
-    FOCAL_TRY(focal_attn_forward(p->ctx, &args));
+    const focal_attn_args args = attention_args(p, layer);
+    return focal_attn_forward(p->ctx, &args);
+}
+
+/* Attention over the keys that the groups name. Key heads that have pages of their own are
+ * sequences of their own. */
+static focal_status attend_groups(const pass *p, int32_t layer)
+{
+    const int32_t stores = store_count(p->cache);
+    focal_attn_args args = attention_args(p, layer);
+    args.has_window = true;
+    args.window = p->cache->run.window;
+    args.sinks = p->cache->run.sinks;
+    args.page_rows = FOCI_CHAIN_ROWS;
+    args.q_stride = args.out_stride = (int64_t)args.H * args.D;
+    args.H /= stores;
+    args.G /= stores;
+    args.seq_count *= stores;
+    int32_t row = 0;
+    for (int32_t n = 0; n < p->args->item_count; row += p->args->items[n++].count) {
+        const focal_batch_item *item = &p->args->items[n];
+        const foci_cache_seq *seq = &p->cache->seqs[item->sequence];
+        for (int32_t r = 0; r < stores; r++) {
+            const foci_chain_store *store = foci_chains_store(seq->chains, layer, r);
+            p->seqs[n * stores + r] =
+                (focal_attn_seq){.T = item->count,
+                                 .S = seq->length + item->count,
+                                 .q_row = row,
+                                 .q_head = r * args.H,
+                                 .k_pages = (const void *const *)store->pages[0],
+                                 .v_pages = (const void *const *)store->pages[1],
+                                 .page_count = store->page_count,
+                                 .keys = &p->keys[n * stores + r]};
+        }
+    }
+    return focal_attn_forward(p->ctx, &args);
+}
+
+static focal_status attend(const pass *p, int32_t layer)
+{
+    const foci_config *c = &p->model->config;
+    FOCAL_TRY(foci_cache_has_groups(p->cache, layer) ? attend_groups(p, layer)
+                                                     : attend_all(p, layer));
     if (p->o_act == p->o) return FOCAL_OK;
     const int64_t count = (int64_t)p->T * c->H * c->D;
     if (p->attn == FOCAL_BF16) return focal_dequantize(FOCAL_BF16, p->o, count, p->o_act);
     return convert(p, p->T, c->H, c->D, p->o, (int64_t)c->H * c->D, 1.0F, p->o_act, p->act);
 }
 
+/* Pairs of an item that a group's list gives, for one head of the store. */
+static double listed_pairs(const focal_keys *keys)
+{
+    double pairs = 0.0;
+    for (int32_t r = 0; r < keys->routers; r++)
+        for (int64_t n = 0; n < keys->query_begin[r * (keys->K + 1) + keys->K]; n++)
+            pairs += keys->query_end[r * keys->query_stride + n];
+    return pairs / keys->routers;
+}
+
 /* Scores and sums of values for every pair that is seen; keys and values are read once. */
 static foci_cost attention_cost(const pass *p, int32_t layer)
 {
     const foci_config *c = &p->model->config;
+    const bool has_groups = foci_cache_has_groups(p->cache, layer);
+    const int32_t stores = has_groups ? store_count(p->cache) : 1;
+    const foci_groups_run *run = &p->cache->run;
+    const bool is_adapted = has_groups || is_near_only(p->model, layer);
+    const double near = is_adapted ? (double)run->window + 1.0 + run->sinks : c->window + 1.0;
     double pairs = 0.0, keys = 0.0;
     for (int32_t n = 0; n < p->args->item_count; n++) {
         const double count = p->args->items[n].count;
         const double before = p->cache->seqs[p->args->items[n].sequence].length;
-        const double most = c->is_local[layer] ? (double)c->window + 1.0 : before + count;
+        const bool is_near = is_adapted || c->is_local[layer];
+        const double most = is_near ? fmin(near, before + count) : before + count;
         /* query i of the item sees before + i + 1 keys, or `most` */
         const double rising = fmin(fmax(most - before, 0.0), count);
         pairs += rising * before + 0.5 * rising * (rising + 1.0) + (count - rising) * most;
-        keys += fmin(most + count - 1.0, before + count);
+        double listed = 0.0;
+        for (int32_t r = 0; has_groups && r < stores; r++)
+            listed += listed_pairs(&p->keys[n * stores + r]) / stores;
+        pairs += listed;
+        keys += fmin(most + count - 1.0 + listed, before + count);
     }
     const double width = (double)c->D * (double)focal_dtype_bytes(p->cache->dtype);
     return (foci_cost){4.0 * c->D * c->H * pairs, 2.0 * c->G * width * keys};
@@ -424,7 +603,13 @@ static focal_status attention_block(const pass *p, int32_t n)
 {
     const foci_config *c = &p->model->config;
     const foci_layer *w = &p->model->weights.layers[n];
-    FOCAL_TRY(read_stream(p, &w->attn_norm));
+    if (foci_cache_has_groups(p->cache, n)) {
+        const float *h = NULL;
+        FOCAL_TRY(read_routed_stream(p, &w->attn_norm, &h));
+        TIMED(p, "router", no_cost, route(p, n, h));
+    } else {
+        FOCAL_TRY(read_stream(p, &w->attn_norm));
+    }
     FOCAL_TRY(project(p, w));
     FOCAL_TRY(normalise_heads(p, &w->q_norm, c->H, p->qkv));
     FOCAL_TRY(normalise_heads(p, &w->k_norm, c->G, p->qkv + (int64_t)c->H * c->D));
@@ -610,7 +795,17 @@ static size_t lay_out(pass *p, char *base)
         p->cos[is_local] = take(base, &used, T * pairs, sizeof(float));
         p->sin[is_local] = take(base, &used, T * pairs, sizeof(float));
     }
-    p->seqs = take(base, &used, p->args->item_count, sizeof *p->seqs);
+    const foci_groups *groups = p->cache->groups;
+    const int64_t parts = (int64_t)p->args->item_count * store_count(p->cache);
+    const int64_t routed = groups ? T * groups->shape.routers : 0;
+    p->seqs = take(base, &used, parts, sizeof *p->seqs);
+    p->keys = take(base, &used, groups ? parts : 0, sizeof *p->keys);
+    p->key_scores = take(base, &used, groups ? routed * groups->shape.K : 0, sizeof(float));
+    p->query_scores = take(base, &used, groups ? routed * groups->shape.K : 0, sizeof(float));
+    p->key_groups = take(base, &used, routed, sizeof(int32_t));
+    p->query_groups = take(base, &used, routed * p->cache->run.top, sizeof(int32_t));
+    p->chain_rows = take(base, &used, groups ? (int64_t)focal_ctx_threads(p->ctx) * PLACE_ROWS : 0,
+                         (size_t)p->cache->row_bytes);
     return used;
 }
 
@@ -677,6 +872,9 @@ focal_status focal_forward(focal_model *model, focal_cache *cache, const focal_f
     p.attn = cache->dtype == FOCAL_Q8_0 ? model->precision : cache->dtype;
     if (cache->model != model)
         return foci_fail(p.ctx, FOCAL_EINVAL, "forward: the cache belongs to another model");
+    if (cache->groups != model->groups || cache->adapter_hash != model->adapter_hash)
+        return foci_fail(p.ctx, FOCAL_EINVAL,
+                         "forward: the cache was made before the model's adapter was changed");
     FOCAL_TRY(check_items(&p));
     p.is_few = takes_integers(model, &model->weights.layers[0].down, p.T);
     if (p.is_few) p.act = FOCAL_F32;
@@ -687,7 +885,12 @@ focal_status focal_forward(focal_model *model, focal_cache *cache, const focal_f
     (void)lay_out(&p, p.memory);
     const focal_status status = run_pass(&p);
     foci_scratch_free(p.ctx, p.memory);
-    for (int32_t n = 0; status == FOCAL_OK && n < args->item_count; n++)
-        cache->seqs[args->items[n].sequence].length += args->items[n].count;
+    for (int32_t n = 0; n < args->item_count; n++) {
+        const int32_t sequence = args->items[n].sequence;
+        if (status == FOCAL_OK)
+            cache->seqs[sequence].length += args->items[n].count;
+        else
+            foci_cache_roll_back(cache, sequence);
+    }
     return status;
 }

@@ -8,6 +8,7 @@
 #include "base/bf16.h"
 #include "base/ctx.h"
 #include "base/error.h"
+#include "focal/adapter.h"
 #include "io/file.h"
 #include "model/suggestion.h"
 #include "text/tokenizer.h"
@@ -216,6 +217,8 @@ void focal_model_close(focal_model *model)
 {
     if (!model) return;
     foci_model_weights_release(model->ctx, &model->weights);
+    foci_free(model->ctx, model->adapter_temperatures);
+    focal_adapter_close(model->adapter);
     focal_tokenizer_free(model->tokenizer);
     foci_safetensors_close(model->safetensors);
     foci_model_dir_close(model->dir);

@@ -6,6 +6,7 @@
 #include "io/gguf.h"
 #include "io/model_dir.h"
 #include "io/safetensors.h"
+#include "model/chains.h"
 #include "model/config.h"
 #include "model/model_weights.h"
 
@@ -24,6 +25,13 @@ struct focal_model {
     float inv_freq[2][FOCI_MAX_ROPE_PAIRS]; /* of global and of windowed layers */
     float rope_scale[2];
     focal_suggestion suggestion;
+    /* What an adapter has added (focal_model_attach). */
+    struct focal_adapter *adapter; /* that the model closes; NULL: none, or the caller's */
+    const foci_groups *groups;     /* NULL: attention sees all keys */
+    const foci_groups *near; /* layers that have a router see window and sinks alone; NULL: no */
+    foci_groups_run run;
+    uint64_t adapter_hash; /* names all of it that keys and values depend on; 0: nothing */
+    foci_temperature *adapter_temperatures; /* (L), in place of those that the layers had: none */
     char fingerprint[FOCI_FINGERPRINT_BYTES];
     char name[128], licence[64], temperature[256];
 };

@@ -374,8 +374,9 @@ void foci_trainable_free(foci_trainable *trainable)
 {
     if (!trainable) return;
     focal_ctx *ctx = trainable->ctx;
-    focal_model_close(trainable->model);
+    if (!trainable->is_frozen) focal_model_close(trainable->model);
     foci_free(ctx, trainable->layers);
+    foci_free(ctx, trainable->group_temperatures);
     foci_free(ctx, trainable->temperatures);
     foci_free(ctx, trainable->heads);
     foci_free(ctx, trainable->params);

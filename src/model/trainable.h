@@ -1,8 +1,10 @@
-/* A model in training: float32 masters of every parameter, their gradients, and a model whose
- * weights point to them, which the forward pass runs like any other. */
+/* What learns of a model. In training: float32 masters of every parameter, their gradients, and a
+ * model whose weights point to them, which the forward pass runs like any other. In fitting: groups
+ * on a model whose weights stay where they lie. */
 #ifndef FOCI_MODEL_TRAINABLE_H
 #define FOCI_MODEL_TRAINABLE_H
 
+#include "model/groups.h"
 #include "model/model.h"
 #include "model/weight_names.h"
 
@@ -29,12 +31,17 @@ typedef struct foci_gain_grads {
 typedef struct foci_layer_grads {
     foci_gain_grads attn_norm, attn_post, ffn_norm, ffn_post, q_norm, k_norm;
     foci_linear_grads qkv, q, k, v, out, gate, up, down;
-    float *u, *a, *lt; /* of the temperature */
+    float *u, *a, *lt;                 /* of the temperature, the model's own or that of groups */
+    float *router[FOCI_GROUP_TENSORS]; /* of groups; its beta and lt are NULL */
 } foci_layer_grads;
 
 typedef struct foci_trainable {
     focal_ctx *ctx;
-    focal_model *model; /* its weights are those of params */
+    focal_model *model;  /* its weights are those of params; borrowed where they are frozen */
+    bool is_frozen;      /* no weight of the model has a gradient */
+    foci_groups *groups; /* NULL: none. Borrowed; their numbers are among params */
+    foci_temperature *group_temperatures; /* (L) of groups, in place of those of the layers; NULL:
+                                             there are none */
     foci_param *params;
     int32_t param_count;
     foci_linear_grads embed, positions, head; /* head is embed where they are tied */
@@ -74,6 +81,18 @@ focal_status foci_trainable_from(focal_model *source, const foci_trainable_optio
  * seed, the name of its tensor's place in the list and its own place, and on nothing else. */
 focal_status foci_trainable_new(focal_ctx *ctx, const foci_config *config, uint64_t seed,
                                 const foci_trainable_options *options, foci_trainable **out);
+
+/* Groups alone learn: the model's weights, of whatever type, are read where they lie and have no
+ * gradients. Parameters are the tensors of groups but the balance, none of which decays:
+ * "layers.N.router.pk", ..., "layers.N.log_temperature". The model and the groups must outlive the
+ * trainable. FOCAL_EINVAL when the groups do not fit the model: other sizes, or a router in a layer
+ * with a window of its own; FOCAL_EUNSUPPORTED when they have temperatures and the model has its
+ * own that is not one constant for all heads. */
+focal_status foci_trainable_frozen(focal_model *model, foci_groups *groups, foci_trainable **out);
+
+/* Adds groups to what a model in training learns, at the end of the list, with the same errors.
+ * Once, and before anything points to its parameters: those and the gradients move. */
+focal_status foci_trainable_add_groups(foci_trainable *trainable, foci_groups *groups);
 
 void foci_trainable_free(foci_trainable *trainable); /* NULL is fine */
 

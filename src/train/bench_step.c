@@ -133,7 +133,7 @@ void focal_train_bench_free(focal_train_bench *bench)
 
 focal_train_cost focal_train_bench_cost(const focal_train_bench *bench)
 {
-    const foci_trainable *t = bench->trainable;
+    foci_trainable *t = bench->trainable;
     const focal_train_shape *s = &bench->shape;
     focal_train_cost cost = {.tokens = (int64_t)s->batch * s->length};
     const double pairs = 0.5 * s->length * (s->length + 1.0) * s->batch;
@@ -141,8 +141,8 @@ focal_train_cost focal_train_bench_cost(const focal_train_bench *bench)
     cost.flops = foci_step_flops(t, (double)cost.tokens, pairs);
     cost.parameter_bytes = t->weight_count * sizeof(float) + 3 * t->gradient_count * sizeof(float) +
                            t->rounded_count * sizeof(uint16_t);
-    cost.activation_bytes =
-        foci_backward_bytes(t, (int32_t)cost.tokens, s->batch, (foci_recompute)s->recompute);
+    const foci_backward_options options = {.recompute = (foci_recompute)s->recompute};
+    cost.activation_bytes = foci_backward_bytes(t, (int32_t)cost.tokens, s->batch, &options);
     return cost;
 }
 

@@ -10,6 +10,7 @@
 #include "support/oracle_attn.h"
 #include "support/oracle_matmul.h"
 #include "support/oracle_ops.h"
+#include "support/oracle_route.h"
 
 static double *doubles(int64_t count)
 {
@@ -75,6 +76,89 @@ static void rotate(const foci_config *c, int32_t T, int32_t heads, double scale,
     free(sines);
 }
 
+static double *copy_doubles(const float *x, int64_t count)
+{
+    double *out = x ? doubles(count) : NULL;
+    for (int64_t n = 0; x && n < count; n++) out[n] = (double)x[n];
+    return out;
+}
+
+/* Scores (T, routers, K) of a layer's router. */
+static void score(const oracle_llama *a, int32_t layer, const double *h, double *sk, double *sq)
+{
+    const foci_groups_shape *s = &a->groups.groups->shape;
+    float *const *t = a->groups.groups->layers[layer].tensors;
+    double *copies[FOCI_GROUP_TENSORS];
+    for (int n = 0; n < FOCI_GROUP_TENSORS; n++)
+        copies[n] = copy_doubles(t[n], foci_groups_count(s, layer, (foci_group_tensor)n));
+    const oracle_router router = {.C = s->C,
+                                  .R = s->R,
+                                  .K = s->K,
+                                  .routers = s->routers,
+                                  .is_raw = s->is_raw,
+                                  .sharpness = 10.0,
+                                  .pk = copies[FOCI_GROUP_PK],
+                                  .pq = copies[FOCI_GROUP_PQ],
+                                  .ak = copies[FOCI_GROUP_AK],
+                                  .aq = copies[FOCI_GROUP_AQ],
+                                  .e = copies[FOCI_GROUP_E],
+                                  .beta = copies[FOCI_GROUP_BETA]};
+    oracle_route_scores(&router, a->T, h, sk, sq);
+    for (int n = 0; n < FOCI_GROUP_TENSORS; n++) free(copies[n]);
+}
+
+/* masks (routers, T): the `top` best groups of each token, ties to the lower index. */
+static void choose(const oracle_llama *a, const double *scores, int32_t top, uint64_t *masks)
+{
+    const int64_t routers = a->groups.groups->shape.routers, K = a->groups.groups->shape.K;
+    for (int64_t n = 0; n < a->T * routers; n++) {
+        const double *row = scores + n * K;
+        uint64_t mask = 0;
+        double least = 0.0, next = (double)-INFINITY;
+        for (int32_t k = 0; k < top; k++) {
+            int64_t best = 0;
+            while (mask >> best & 1U) best++;
+            for (int64_t c = best + 1; c < K; c++)
+                if (!(mask >> c & 1U) && row[c] > row[best]) best = c;
+            mask |= (uint64_t)1 << best;
+            least = row[best];
+        }
+        for (int64_t c = 0; c < K; c++)
+            if (!(mask >> c & 1U)) next = fmax(next, row[c]);
+        if (a->groups.margin) *a->groups.margin = fmin(*a->groups.margin, least - next);
+        masks[n % routers * a->T + n / routers] = mask;
+    }
+}
+
+/* q / t, and who sees whom. */
+static void focus(const oracle_llama *a, int32_t layer, const double *h, double *q,
+                  uint64_t *query_groups, uint64_t *key_groups, oracle_attn *problem)
+{
+    const foci_groups *groups = a->groups.groups;
+    const foci_config *c = &a->model->config;
+    if (!groups) return;
+    const float *lt = groups->layers[layer].tensors[FOCI_GROUP_LT];
+    for (int64_t n = 0; a->groups.has_temperatures && n < (int64_t)a->T * c->H * c->D; n++)
+        q[n] /= exp((double)lt[n / c->D % c->H]);
+    const foci_groups_run *run = &a->groups.run;
+    if (run->top == 0 || !groups->shape.layers[layer]) return;
+    problem->has_window = true;
+    problem->window = run->window;
+    problem->sinks = run->sinks;
+    if (a->groups.has_no_distant) return;
+    const bool is_shared = groups->shape.mode == FOCAL_SHARED;
+    const int64_t count = (int64_t)a->T * groups->shape.routers * groups->shape.K;
+    double *sk = doubles(count), *sq = doubles(count);
+    score(a, layer, h, sk, is_shared ? NULL : sq);
+    choose(a, sk, is_shared ? run->top : 1, key_groups);
+    choose(a, is_shared ? sk : sq, run->top, query_groups);
+    problem->routers = groups->shape.routers;
+    problem->query_groups = query_groups;
+    problem->key_groups = key_groups;
+    free(sk);
+    free(sq);
+}
+
 /* x += attention. */
 static void attend(const oracle_llama *a, int32_t layer, double *x)
 {
@@ -88,18 +172,23 @@ static void attend(const oracle_llama *a, int32_t layer, double *x)
     multiply(a->T, h, &w->v, NULL, a->own_v + at);
     rotate(c, a->T, c->H, 1.0 / sqrt((double)c->D), q);
     rotate(c, a->T, c->G, 1.0, a->own_k + at);
-    const oracle_attn problem = {.T = a->T,
-                                 .S = a->T,
-                                 .H = c->H,
-                                 .G = c->G,
-                                 .D = c->D,
-                                 .Dv = c->D,
-                                 .routers = 1,
-                                 .q = q,
-                                 .k = (a->k ? a->k : a->own_k) + at,
-                                 .v = (a->v ? a->v : a->own_v) + at};
+    oracle_attn problem = {.T = a->T,
+                           .S = a->T,
+                           .H = c->H,
+                           .G = c->G,
+                           .D = c->D,
+                           .Dv = c->D,
+                           .routers = 1,
+                           .q = q,
+                           .k = (a->k ? a->k : a->own_k) + at,
+                           .v = (a->v ? a->v : a->own_v) + at};
+    uint64_t *query_groups = new_array((size_t)(T * c->G), sizeof *query_groups);
+    uint64_t *key_groups = new_array((size_t)(T * c->G), sizeof *key_groups);
+    focus(a, layer, h, q, query_groups, key_groups, &problem);
     oracle_attn_forward(&problem, &(oracle_attn_out){.out = o});
     multiply(a->T, o, &w->out, x, x);
+    free(query_groups);
+    free(key_groups);
     free(h);
     free(q);
     free(o);

@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "focal/keys.h"
+#include "ops/route/keyset.h"
 
 typedef struct text {
     focal_keyset_options options;
@@ -264,6 +265,107 @@ static void truncation_forgets(void **state)
     }
 }
 
+/* ---- Sets whose keys lie in rows of a cache ---- */
+
+/* Any row for a token of a router, no two alike. */
+static int32_t row_of(const text *t, int64_t router, int64_t position)
+{
+    return (int32_t)((position * 7 + router * 3) % t->S + 1000 * router);
+}
+
+static focal_status append_rows(focal_keyset *set, const text *t, int32_t from, int32_t count)
+{
+    const int32_t routers = t->options.routers;
+    const size_t row = (size_t)from * (size_t)routers;
+    int32_t *rows = calloc((size_t)count * (size_t)routers + 1, sizeof *rows);
+    assert_non_null(rows);
+    for (int64_t n = 0; n < (int64_t)count * routers; n++)
+        rows[n] = row_of(t, n % routers, from + n / routers);
+    const focal_status status = foci_keyset_append_rows(
+        set, count, t->query_groups + row * (size_t)t->options.top, t->key_groups + row, rows);
+    free(rows);
+    return status;
+}
+
+/* As check_view(), where lists hold rows: in the order of the positions whose rows they are. */
+static void check_rows(const focal_keyset *set, const text *t, int32_t S, int32_t T)
+{
+    focal_keys keys = focal_keyset_view(set);
+    assert_int_equal(keys.S, S);
+    assert_int_equal(keys.T, T);
+    assert_null(keys.key_mask);
+    if (S == 0) return;
+    assert_non_null(keys.position_row);
+    int32_t *positions = calloc((size_t)(keys.routers * keys.key_stride), sizeof *positions);
+    assert_non_null(positions);
+    for (int64_t r = 0; r < keys.routers; r++) {
+        for (int32_t j = 0; j < S; j++)
+            assert_int_equal(keys.position_row[r * keys.position_stride + j], row_of(t, r, j));
+        for (int64_t c = r * keys.K; c < (r + 1) * keys.K; c++) {
+            int32_t j = -1; /* lists ascend by position: look for each row behind the one before */
+            for (int32_t n = keys.key_begin[c]; n < keys.key_end[c]; n++) {
+                for (j++; j < S; j++)
+                    if (row_of(t, r, j) == keys.key_row[r * keys.key_stride + n]) break;
+                assert_true(j < S);
+                positions[r * keys.key_stride + n] = j;
+            }
+        }
+    }
+    keys.key_row = positions;
+    for (int64_t r = 0; r < keys.routers; r++)
+        for (int32_t c = 0; c < keys.K; c++) check_group(t, &keys, r, c);
+    free(positions);
+}
+
+static void rows_grow_and_shrink(void **state)
+{
+    for (size_t n = 0; n < FOCAL_COUNT(shapes); n++) {
+        if (shapes[n].mode != FOCAL_DIRECTED) continue;
+        text t = make_text(&shapes[n], 300, n + 90);
+        focal_keyset *set = NULL;
+        assert_int_equal(focal_keyset_new(*state, &shapes[n], &set), FOCAL_OK);
+        int32_t S = 0;
+        for (uint64_t draw = 0; draw < 30; draw++) {
+            const int32_t left = (int32_t)foci_random_below(n, 12, draw, (uint32_t)S + 1);
+            assert_int_equal(focal_keyset_truncate(set, left), FOCAL_OK);
+            check_rows(set, &t, left, 0);
+            const int32_t T = (int32_t)foci_random_below(n, 13, draw, (uint32_t)(t.S - left) + 1);
+            assert_int_equal(append_rows(set, &t, left, T), FOCAL_OK);
+            S = left + T;
+            check_rows(set, &t, S, T);
+        }
+        focal_keyset_free(set);
+        free_text(&t);
+    }
+}
+
+/* A set has rows from its first token on, or never. */
+static void rows_are_not_mixed(void **state)
+{
+    text t = make_text(&shapes[2], 60, 1), shared = make_text(&shapes[8], 60, 1);
+    focal_keyset *set = NULL, *other = NULL;
+    assert_int_equal(focal_keyset_new(*state, &shapes[2], &set), FOCAL_OK);
+    assert_int_equal(append(set, &t, 0, 20), FOCAL_OK);
+    assert_int_equal(append_rows(set, &t, 20, 20), FOCAL_EINVAL);
+    assert_string_equal(focal_ctx_error(*state), "keyset: the keys of this set have no rows");
+    check_view(set, &t, 20, 20);
+    assert_int_equal(focal_keyset_truncate(set, 0), FOCAL_OK);
+    assert_int_equal(append_rows(set, &t, 0, 40), FOCAL_OK); /* empty, it may begin anew */
+    check_rows(set, &t, 40, 40);
+    assert_int_equal(append(set, &t, 40, 20), FOCAL_EINVAL);
+    assert_string_equal(focal_ctx_error(*state), "keyset: the keys of this set have rows");
+    assert_int_equal(foci_keyset_append_rows(set, 1, t.query_groups, t.key_groups, NULL),
+                     FOCAL_EINVAL);
+    check_rows(set, &t, 40, 40);
+    assert_int_equal(focal_keyset_new(*state, &shapes[8], &other), FOCAL_OK);
+    assert_int_equal(append_rows(other, &shared, 0, 20), FOCAL_EINVAL);
+    check_view(other, &shared, 0, 0);
+    focal_keyset_free(set);
+    focal_keyset_free(other);
+    free_text(&t);
+    free_text(&shared);
+}
+
 /* A token more must not cost a walk over all of them: the lists are copied a few times in all. */
 static void decoding_allocates_rarely(void **state)
 {
@@ -399,10 +501,10 @@ static void failing_release(void *user, void *block, size_t bytes)
     free(block);
 }
 
-static void missing_memory_leaves_the_set_alone(void **state)
+static void check_missing_memory(bool has_rows)
 {
-    (void)state;
     for (size_t n = 0; n < FOCAL_COUNT(shapes); n++) {
+        if (has_rows && shapes[n].mode != FOCAL_DIRECTED) continue;
         failing_memory memory = {-1, 0};
         focal_ctx *ctx;
         const focal_ctx_options options = {.threads = 1,
@@ -420,20 +522,27 @@ static void missing_memory_leaves_the_set_alone(void **state)
             focal_status status = FOCAL_ENOMEM;
             for (int64_t fail = 0; status != FOCAL_OK; fail++) {
                 memory.until_failure = fail;
-                status = append(set, &t, S, 50);
+                status = (has_rows ? append_rows : append)(set, &t, S, 50);
                 if (status == FOCAL_OK) break;
                 assert_int_equal(status, FOCAL_ENOMEM);
                 assert_true(focal_ctx_error(ctx)[0] != '\0');
-                check_view(set, &t, S, before);
+                (has_rows ? check_rows : check_view)(set, &t, S, before);
             }
             before = 50;
-            check_view(set, &t, S + 50, 50);
+            (has_rows ? check_rows : check_view)(set, &t, S + 50, 50);
         }
         focal_keyset_free(set);
         focal_ctx_close(ctx);
         assert_int_equal(memory.held, 0);
         free_text(&t);
     }
+}
+
+static void missing_memory_leaves_the_set_alone(void **state)
+{
+    (void)state;
+    check_missing_memory(false);
+    check_missing_memory(true);
 }
 
 int main(void)
@@ -443,6 +552,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(chunks_match_definition, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(decoding_matches_definition, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(truncation_forgets, open_ctx, close_ctx),
+        cmocka_unit_test_setup_teardown(rows_grow_and_shrink, open_ctx, close_ctx),
+        cmocka_unit_test_setup_teardown(rows_are_not_mixed, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(decoding_allocates_rarely, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(bad_options_get_a_sentence, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(bad_appends_leave_the_set_alone, open_ctx, close_ctx),

@@ -2,7 +2,8 @@
  *
  * FOCAL_TEST_MODELS is a folder with the GGUF files, FOCAL_TEST_DATA one with the expected values
  * (smollm2.json, other-models.json) and FOCAL_TEST_TEXTS one with books/val/NAME.txt and
- * text/wikitext2_valid.txt. What is not there is skipped. FOCAL_TEST_LONG=1 takes every value that
+ * text/wikitext2_valid.txt. FOCAL_TEST_ADAPTER is the folder that tools/golden_adapter.py wrote, in
+ * f32. What is not there is skipped. FOCAL_TEST_LONG=1 takes every value that
  * the files have, else the first of each list. */
 #include "support/check.h"
 
@@ -12,8 +13,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "focal/adapter.h"
 #include "focal/eval.h"
 #include "focal/generate.h"
+#include "model/cache.h"
+#include "ops/route/keyset.h"
 #include "support/folder.h"
 #include "support/golden_tokenizer.h"
 
@@ -270,6 +274,80 @@ static void smollm2_has_its_perplexity(void **state)
     check_model(*state, smollm2, "smollm2.json", "wikitext2_valid", "c2048_f32");
 }
 
+/* docs/MATH.md, 3.6: what two other implementations agree on. Near ties flip, so losses with groups
+ * agree less. */
+typedef struct routed_loss {
+    const char *name;
+    focal_attach_options options;
+    double losses[2], limit;
+} routed_loss;
+
+static const char *const routed_novels[] = {"ENG19010_Mason", "ENG18411_Tupper"};
+static const routed_loss routed[] = {
+    {"dense", {.has_no_groups = true, .has_no_temperatures = true}, {3.308071, 4.116601}, 2e-5},
+    {"window and sinks",
+     {.has_no_distant = true, .has_no_temperatures = true},
+     {3.475303, 4.272182},
+     2e-5},
+    {"k 2", {.top = 2}, {3.316602, 4.136178}, 5e-4},
+    {"k 4", {.top = 4}, {3.309374, 4.125582}, 5e-4},
+    {"k 16", {.top = 16}, {3.307060, 4.118408}, 2e-5},
+    {"temperatures", {.has_no_groups = true}, {3.307060, 4.118408}, 2e-5},
+};
+
+/* Layer 0, key head 0 of the first novel. */
+static void check_groups(const focal_cache *cache)
+{
+    static const int32_t keys[] = {5, 2, 6, 14, 14, 5, 8, 0, 1, 0, 1, 0, 12, 14, 14, 7};
+    const focal_keyset *set = cache->seqs[0].chains->layers[0].set;
+    for (size_t j = 0; j < FOCAL_COUNT(keys); j++)
+        assert_int_equal(__builtin_ctzll(set->key_mask[j]), keys[j]);
+    const uint64_t last = set->query_mask[set->T - 1];
+    assert_true(last == (1U << 11 | 1U << 3 | 1U << 5 | 1U << 7));
+}
+
+static double routed_nll(focal_model *model, const int32_t *ids, bool has_groups)
+{
+    static double nll[NOVEL_IDS];
+    focal_ctx *ctx = focal_model_ctx(model);
+    focal_cache *cache = NULL;
+    double sum = 0.0;
+    assert_status(ctx, focal_cache_new(model, NULL, &cache), FOCAL_OK);
+    for (int32_t done = 0; done < NOVEL_IDS - 1; done += CHUNK) {
+        const focal_batch_item part = {0, CHUNK, ids + done, 0};
+        const focal_forward_args args = {
+            .item_count = 1, .items = &part, .targets = ids + done + 1, .nll = nll + done};
+        assert_status(ctx, focal_forward(model, cache, &args), FOCAL_OK);
+    }
+    if (has_groups) check_groups(cache);
+    focal_cache_free(cache);
+    for (int n = 0; n < NOVEL_IDS - 1; n++) sum += nll[n];
+    return sum / (NOVEL_IDS - 1);
+}
+
+static void smollm2_runs_with_the_golden_router(void **state)
+{
+    (void)state;
+    const place adapter = need("FOCAL_TEST_ADAPTER", ".");
+    const place file = need("FOCAL_TEST_MODELS", smollm2);
+    focal_model *model = open_model(file.path, FOCAL_F32);
+    focal_ctx *ctx = focal_model_ctx(model);
+    for (int novel = 0; novel < 2; novel++) {
+        char name[PATH_BYTES];
+        (void)snprintf(name, sizeof name, "books/val/%s.txt", routed_novels[novel]);
+        focal_ids ids = encode_file(model, need("FOCAL_TEST_TEXTS", name).path, 0);
+        for (size_t n = 0; n < FOCAL_COUNT(routed); n++) {
+            const routed_loss *r = &routed[n];
+            assert_status(ctx, focal_model_adapt(model, adapter.path, &r->options), FOCAL_OK);
+            (void)snprintf(name, sizeof name, "%s, %s", routed_novels[novel], r->name);
+            const double loss = routed_nll(model, ids.ids, novel == 0 && r->options.top == 4);
+            assert_near(name, loss, r->losses[novel], r->limit);
+        }
+        focal_ids_free(ctx, &ids);
+    }
+    close_model(model);
+}
+
 static void gemma3_has_its_perplexity(void **state)
 {
     static const char file[] = "gemma-3-270m-q4_k_m.gguf";
@@ -288,6 +366,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(smollm2_loses_as_little, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(smollm2_goes_on_alike, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(smollm2_has_its_perplexity, open_ctx, close_ctx),
+        cmocka_unit_test_setup_teardown(smollm2_runs_with_the_golden_router, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(gemma3_has_its_perplexity, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(qwen2_has_its_perplexity, open_ctx, close_ctx),
     };

@@ -56,7 +56,7 @@ static focal_status check_grads(focal_ctx *ctx, const focal_attn_args *a, const 
     int64_t free_row = 0;
     for (int32_t n = 0; n < a->seq_count; n++) {
         const focal_attn_seq *seq = &a->seqs[n];
-        if (seq->k_pages || (seq->keys && seq->keys->position_row))
+        if (seq->k_pages || seq->q_head > 0 || (seq->keys && seq->keys->position_row))
             return foci_fail(ctx, FOCAL_EUNSUPPORTED,
                              "attn: backward needs keys as one block in position order");
         if (seq->k_row < free_row)

@@ -67,7 +67,17 @@ static focal_status check_seq(focal_ctx *ctx, const focal_attn_args *a, int32_t 
                          seq->T, seq->S);
     if (!rows_fit(seq->q_row, seq->T, a->q_stride) || !rows_fit(seq->q_row, seq->T, a->out_stride))
         return foci_fail(ctx, FOCAL_EINVAL, "attn: sequence %d has q rows out of range", n);
-    if (n > 0 && seq->q_row < a->seqs[n - 1].q_row + a->seqs[n - 1].T)
+    if (seq->q_head < 0 || seq->q_head > a->q_stride / a->D - a->H ||
+        seq->q_head > a->out_stride / a->Dv - a->H)
+        return foci_fail(ctx, FOCAL_EINVAL,
+                         "attn: the heads %d to %d of sequence %d are not in a row", seq->q_head,
+                         seq->q_head + a->H - 1, n);
+    if (seq->q_head > 0 && (a->lse || a->gate))
+        return foci_fail(ctx, FOCAL_EUNSUPPORTED,
+                         "attn: heads of a row apart have no lse and no gate");
+    if (n > 0 && seq->q_row < a->seqs[n - 1].q_row + a->seqs[n - 1].T &&
+        (seq->q_row != a->seqs[n - 1].q_row || seq->T != a->seqs[n - 1].T ||
+         seq->q_head < a->seqs[n - 1].q_head + a->H))
         return foci_fail(ctx, FOCAL_EINVAL, "attn: sequence %d begins before the one before ends",
                          n);
     if (!seq->k_pages != !seq->v_pages)

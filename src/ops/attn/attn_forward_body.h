@@ -644,16 +644,18 @@ static int64_t lay_out(const fwd_call *call, int64_t rows, bool has_groups, bump
 static const char *q_row_at(const fwd_call *call, const fwd_item *item, int32_t token)
 {
     const focal_attn_args *a = call->a;
-    const int64_t row = a->seqs[item->seq].q_row + token;
-    const int64_t at = row * a->q_stride + (int64_t)item->g * call->group * a->D;
+    const focal_attn_seq *seq = &a->seqs[item->seq];
+    const int64_t head = seq->q_head + (int64_t)item->g * call->group;
+    const int64_t at = (seq->q_row + token) * a->q_stride + head * a->D;
     return (const char *)a->q + at * (int64_t)focal_dtype_bytes(a->dtype);
 }
 
 static char *out_at(const fwd_call *call, const fwd_item *item, int32_t token)
 {
     const focal_attn_args *a = call->a;
-    const int64_t row = a->seqs[item->seq].q_row + token;
-    const int64_t at = row * a->out_stride + (int64_t)item->g * call->group * a->Dv;
+    const focal_attn_seq *seq = &a->seqs[item->seq];
+    const int64_t head = seq->q_head + (int64_t)item->g * call->group;
+    const int64_t at = (seq->q_row + token) * a->out_stride + head * a->Dv;
     return (char *)a->out + at * (int64_t)focal_dtype_bytes(a->dtype);
 }
 
@@ -1053,10 +1055,11 @@ static void finish_block(const fwd_call *call, const fwd_item *item, int64_t row
 {
     const focal_attn_args *a = call->a;
     const int64_t bytes = (int64_t)focal_dtype_bytes(a->dtype);
+    const int64_t first_head = a->seqs[item->seq].q_head + (int64_t)item->g * call->group;
     int64_t q_row = a->seqs[item->seq].q_row + item->first;
     float *lse = lse_of(call, item);
     for (int64_t n = 0, head = 0; n < rows; n++) {
-        const int64_t h = (int64_t)item->g * call->group + head;
+        const int64_t h = first_head + head;
         const float sum = v_reduce_add(v_load(s->sum + n * VL));
         const bool is_empty = (s->fresh[n / MR] >> n % MR & 1U) != 0;
         store_scaled((char *)a->out + (q_row * a->out_stride + h * a->Dv) * bytes, a->dtype,

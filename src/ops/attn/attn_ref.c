@@ -201,7 +201,8 @@ static void attend_row(const ref_call *call, int32_t g, int32_t h, int32_t i, se
 {
     const focal_attn_args *a = call->a;
     const int64_t q_row = call->seq->q_row + i;
-    fill_logits(call, g, head_at(a, a->q, q_row, a->q_stride, (int64_t)h * a->D), gq_of(call, g, i),
+    const int64_t head = (int64_t)call->seq->q_head + h;
+    fill_logits(call, g, head_at(a, a->q, q_row, a->q_stride, head * a->D), gq_of(call, g, i),
                 list);
     double max = -(double)INFINITY, sum = 0.0;
     for (int32_t n = 0; n < list->count; n++) {
@@ -214,7 +215,7 @@ static void attend_row(const ref_call *call, int32_t g, int32_t h, int32_t i, se
         sum += list->weight[n];
     }
     const foci_rows v_rows = foci_attn_v_rows(a, call->seq, g);
-    void *out = head_to(a, a->out, q_row, a->out_stride, (int64_t)h * a->Dv);
+    void *out = head_to(a, a->out, q_row, a->out_stride, head * a->Dv);
     for (int32_t d = 0; d < a->Dv; d++) {
         double acc = 0.0;
         for (int32_t n = 0; n < list->count; n++)

@@ -79,7 +79,9 @@ void focal_keyset_free(focal_keyset *set)
     if (!set) return;
     focal_ctx *ctx = set->ctx;
     foci_free(ctx, set->key_row);
+    foci_free(ctx, set->key_place);
     foci_free(ctx, set->key_mask);
+    foci_free(ctx, set->position_row);
     foci_free(ctx, set->query);
     foci_free(ctx, set->query_end);
     foci_free(ctx, set->query_mask);
@@ -140,11 +142,23 @@ static int64_t moved_entries(const focal_keyset *set, int64_t router)
     return entries;
 }
 
-static void move_list(focal_keyset *set, int64_t group, const int32_t *from, int32_t *to,
-                      int32_t *used)
+/* A router's arena: positions, and rows where the set has them. */
+typedef struct arena {
+    int32_t *row, *place;
+} arena;
+
+static arena arena_of(const focal_keyset *set, int64_t router)
+{
+    int32_t *place = set->key_place ? set->key_place + router * set->key_stride : NULL;
+    return (arena){set->key_row + router * set->key_stride, place};
+}
+
+static void move_list(focal_keyset *set, int64_t group, arena from, arena to, int32_t *used)
 {
     const int32_t count = set->key_end[group] - set->key_begin[group];
-    if (from) memcpy(to + *used, from + set->key_begin[group], (size_t)count * sizeof *to);
+    const size_t bytes = (size_t)count * sizeof(int32_t);
+    if (from.row) memcpy(to.row + *used, from.row + set->key_begin[group], bytes);
+    if (from.place) memcpy(to.place + *used, from.place + set->key_begin[group], bytes);
     set->key_begin[group] = *used;
     set->key_end[group] = *used + count;
     *used += (int32_t)list_room((int64_t)count + set->incoming[group]);
@@ -168,18 +182,27 @@ static focal_status rebuild_lists(focal_keyset *set)
         stride = foci_max64(stride, entries + count / 2);
     }
     size_t total;
-    int32_t *row = NULL;
-    if (foci_size_mul((size_t)stride, (size_t)routers, &total))
-        row = foci_alloc(set->ctx, total, sizeof *row);
-    if (!row) return foci_fail(set->ctx, FOCAL_ENOMEM, "keyset: no memory for the lists");
+    arena all = {NULL, NULL};
+    if (foci_size_mul((size_t)stride, (size_t)routers, &total)) {
+        all.row = foci_alloc(set->ctx, total, sizeof *all.row);
+        if (set->has_rows) all.place = foci_alloc(set->ctx, total, sizeof *all.place);
+    }
+    if (!all.row || (set->has_rows && !all.place)) {
+        foci_free(set->ctx, all.row);
+        foci_free(set->ctx, all.place);
+        return foci_fail(set->ctx, FOCAL_ENOMEM, "keyset: no memory for the lists");
+    }
     for (int64_t r = 0; r < routers; r++) {
+        const arena from = set->key_row ? arena_of(set, r) : (arena){NULL, NULL};
+        const arena to = {all.row + r * stride, all.place ? all.place + r * stride : NULL};
         set->list_used[r] = 0;
-        const int32_t *from = set->key_row ? set->key_row + r * set->key_stride : NULL;
         for (int64_t n = r * K; n < (r + 1) * K; n++)
-            move_list(set, n, from, row + r * stride, &set->list_used[r]);
+            move_list(set, n, from, to, &set->list_used[r]);
     }
     foci_free(set->ctx, set->key_row);
-    set->key_row = row;
+    foci_free(set->ctx, set->key_place);
+    set->key_row = all.row;
+    set->key_place = all.place;
     set->key_stride = stride;
     return FOCAL_OK;
 }
@@ -192,10 +215,10 @@ static focal_status reserve_lists(focal_keyset *set)
     for (int64_t r = 0; r < routers; r++)
         if (set->list_used[r] + moved_entries(set, r) > set->key_stride) return rebuild_lists(set);
     for (int64_t r = 0; r < routers; r++) {
-        int32_t *row = set->key_row + r * set->key_stride;
+        const arena own = arena_of(set, r);
         for (int64_t n = r * K; n < (r + 1) * K; n++)
             if ((int64_t)set->key_end[n] + set->incoming[n] > set->key_limit[n])
-                move_list(set, n, row, row, &set->list_used[r]);
+                move_list(set, n, own, own, &set->list_used[r]);
     }
     return FOCAL_OK;
 }
@@ -207,14 +230,25 @@ static focal_status reserve_masks(focal_keyset *set, int64_t count)
     const size_t routers = (size_t)set->options.routers;
     size_t total;
     uint64_t *mask = NULL;
-    if (foci_size_mul((size_t)stride, routers, &total))
+    int32_t *row = NULL;
+    if (foci_size_mul((size_t)stride, routers, &total)) {
         mask = foci_alloc(set->ctx, total, sizeof *mask);
-    if (!mask) return foci_fail(set->ctx, FOCAL_ENOMEM, "keyset: no memory for the masks");
-    for (size_t r = 0; r < routers && set->S > 0; r++)
-        memcpy(mask + (int64_t)r * stride, set->key_mask + (int64_t)r * set->mask_stride,
-               (size_t)set->S * sizeof *mask);
+        if (set->has_rows) row = foci_alloc(set->ctx, total, sizeof *row);
+    }
+    if (!mask || (set->has_rows && !row)) {
+        foci_free(set->ctx, mask);
+        foci_free(set->ctx, row);
+        return foci_fail(set->ctx, FOCAL_ENOMEM, "keyset: no memory for the masks");
+    }
+    for (size_t r = 0; r < routers && set->S > 0; r++) {
+        const int64_t to = (int64_t)r * stride, from = (int64_t)r * set->mask_stride;
+        memcpy(mask + to, set->key_mask + from, (size_t)set->S * sizeof *mask);
+        if (row) memcpy(row + to, set->position_row + from, (size_t)set->S * sizeof *row);
+    }
     foci_free(set->ctx, set->key_mask);
+    foci_free(set->ctx, set->position_row);
     set->key_mask = mask;
+    set->position_row = row;
     set->mask_stride = stride;
     return FOCAL_OK;
 }
@@ -257,7 +291,27 @@ static focal_status reserve_queries(focal_keyset *set, int32_t T)
 typedef struct append_job {
     focal_keyset *set; /* T is the new one already, S still the old one */
     const int32_t *query_groups, *key_groups;
+    const int32_t *key_rows; /* or NULL */
 } append_job;
+
+static void append_rows(const append_job *job, int64_t router)
+{
+    focal_keyset *set = job->set;
+    const focal_keyset_options *o = &set->options;
+    const arena own = arena_of(set, router);
+    int32_t *end = set->key_end + router * o->K;
+    int32_t *position_row = set->position_row + router * set->mask_stride + set->S;
+    uint64_t *key_mask = set->key_mask + router * set->mask_stride + set->S;
+    for (int64_t i = 0; i < set->T; i++) {
+        const int32_t group = job->key_groups[i * o->routers + router];
+        const int32_t position = set->S + (int32_t)i;
+        position_row[i] = job->key_rows[i * o->routers + router];
+        key_mask[i] = (uint64_t)1 << group;
+        if (position < o->sinks) continue;
+        own.row[end[group]] = position;
+        own.place[end[group]++] = position_row[i];
+    }
+}
 
 static void append_keys(const append_job *job, int64_t router)
 {
@@ -328,8 +382,12 @@ static void append_queries(const append_job *job, int64_t router)
 static void append_router(void *arg, int64_t router, int32_t thread)
 {
     (void)thread;
-    append_keys(arg, router);
-    append_queries(arg, router);
+    const append_job *job = arg;
+    if (job->key_rows)
+        append_rows(job, router);
+    else
+        append_keys(job, router);
+    append_queries(job, router);
 }
 
 static void clear_queries(focal_keyset *set)
@@ -339,10 +397,9 @@ static void clear_queries(focal_keyset *set)
     set->T = 0;
 }
 
-focal_status focal_keyset_append(focal_keyset *set, int32_t T, const int32_t *query_groups,
-                                 const int32_t *key_groups)
+static focal_status append(focal_keyset *set, int32_t T, const int32_t *query_groups,
+                           const int32_t *key_groups, const int32_t *key_rows)
 {
-    if (!set) return FOCAL_EINVAL;
     const focal_keyset_options *o = &set->options;
     if (T < 0) return foci_fail(set->ctx, FOCAL_EINVAL, "keyset: %d tokens to append", T);
     if (T > 0 && (!query_groups || (o->mode == FOCAL_DIRECTED && !key_groups)))
@@ -362,7 +419,7 @@ focal_status focal_keyset_append(focal_keyset *set, int32_t T, const int32_t *qu
     FOCAL_TRY(reserve_lists(set));
 
     set->T = T;
-    append_job job = {set, query_groups, key_groups};
+    append_job job = {set, query_groups, key_groups, key_rows};
     if (T >= PARALLEL_TOKENS) {
         foci_parallel(set->ctx, o->routers, append_router, &job);
     } else {
@@ -370,6 +427,32 @@ focal_status focal_keyset_append(focal_keyset *set, int32_t T, const int32_t *qu
     }
     set->S = (int32_t)S;
     return FOCAL_OK;
+}
+
+focal_status focal_keyset_append(focal_keyset *set, int32_t T, const int32_t *query_groups,
+                                 const int32_t *key_groups)
+{
+    if (!set) return FOCAL_EINVAL;
+    if (set->has_rows)
+        return foci_fail(set->ctx, FOCAL_EINVAL, "keyset: the keys of this set have rows");
+    return append(set, T, query_groups, key_groups, NULL);
+}
+
+focal_status foci_keyset_append_rows(focal_keyset *set, int32_t T, const int32_t *query_groups,
+                                     const int32_t *key_groups, const int32_t *key_rows)
+{
+    if (set->options.mode != FOCAL_DIRECTED || !key_rows || (set->S > 0 && !set->has_rows))
+        return foci_fail(set->ctx, FOCAL_EINVAL, "keyset: the keys of this set have no rows");
+    if (!set->has_rows) { /* what was allocated for a set that had tokens once has no place for them
+                           */
+        foci_free(set->ctx, set->key_row);
+        foci_free(set->ctx, set->key_mask);
+        set->key_row = NULL;
+        set->key_mask = NULL;
+        set->key_stride = set->mask_stride = 0;
+        set->has_rows = true;
+    }
+    return append(set, T, query_groups, key_groups, key_rows);
 }
 
 /* How many of the ascending list's entries are below `bound`. */
@@ -415,7 +498,7 @@ focal_keys focal_keyset_view(const focal_keyset *set)
         .routers = set->options.routers,
         .T = set->T,
         .S = set->S,
-        .key_row = set->key_row,
+        .key_row = set->has_rows ? set->key_place : set->key_row,
         .key_begin = set->key_begin,
         .key_end = set->key_end,
         .key_stride = set->key_stride,
@@ -424,7 +507,10 @@ focal_keys focal_keyset_view(const focal_keyset *set)
         .query_begin = set->query_begin,
         .query_stride = (int64_t)set->T * set->options.top,
         .query_mask = set->query_mask,
-        .key_mask = set->key_mask,
+        .key_mask =
+            set->has_rows ? NULL : set->key_mask, /* by row: a gate's, and a cache has none */
         .key_mask_stride = set->mask_stride,
+        .position_row = set->position_row,
+        .position_stride = set->mask_stride,
     };
 }

@@ -23,6 +23,11 @@ struct focal_keyset {
     uint64_t *key_mask; /* (routers, mask_stride) by position, sinks too */
     int64_t key_stride, mask_stride;
 
+    /* Where a cache says in which row each key lies (foci_keyset_append_rows); else NULL. */
+    bool has_rows;
+    int32_t *key_place;    /* (routers, key_stride) the rows of key_row's positions */
+    int32_t *position_row; /* (routers, mask_stride) by position, sinks too */
+
     int32_t *query, *query_end; /* (routers, T top) */
     int32_t *query_begin;       /* (routers, K + 1) */
     uint64_t *query_mask;       /* (routers, T) */
@@ -37,5 +42,11 @@ static inline int32_t foci_keyset_memberships(const focal_keyset *set)
 {
     return set->options.mode == FOCAL_SHARED ? set->options.top : 1;
 }
+
+/* As focal_keyset_append(), for directed groups: key_rows (T, routers) are the rows of k and v that
+ * hold the tokens; without it row j holds position j. A set has them from its first token on, or
+ * never. */
+focal_status foci_keyset_append_rows(focal_keyset *set, int32_t T, const int32_t *query_groups,
+                                     const int32_t *key_groups, const int32_t *key_rows);
 
 #endif /* FOCI_OPS_ROUTE_KEYSET_H */

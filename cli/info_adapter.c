@@ -1,0 +1,69 @@
+/* What an adapter is: everything that its files say, and nothing of the model that it is for. */
+#include "info_adapter.h"
+
+#include <stdio.h>
+#include <sys/stat.h>
+
+#include "info_lines.h"
+#include "model_file.h"
+
+bool info_is_adapter(const char *path)
+{
+    char config[CLI_PATH_BYTES];
+    struct stat info;
+    const int length = snprintf(config, sizeof config, "%s/adapter_config.json", path);
+    return length > 0 && (size_t)length < sizeof config && stat(config, &info) == 0;
+}
+
+static void print_lines(const focal_adapter_info *a)
+{
+    char text[32];
+    info_text_line("file", a->path);
+    info_text_line("format", "adapter");
+    info_text_line("base", a->base);
+    info_text_line("fingerprint", a->fingerprint);
+    printf("%-12s focal %s\n", "written by", a->version);
+    printf("%-12s %d layers, width %d, %d query heads on %d key heads\n", "model", a->L, a->C, a->H,
+           a->G);
+    printf("%-12s %d, %s, scope %s\n", "groups", a->groups, a->mode, a->scope);
+    printf("%-12s width %d, %s, in %d of %d layers\n", "router", a->width,
+           a->is_raw ? "raw" : "unit", a->layers, a->L);
+    printf("%-12s %d of %d groups a query, fitted with %d\n", "top", a->top, a->groups, a->top_fit);
+    printf("%-12s %d keys before the own one, and the first %d\n", "window", a->window, a->sinks);
+    printf("%-12s %s\n", "temperatures", a->has_temperatures ? "one a head" : "none");
+    printf("%-12s %s\n", "balance", a->is_causal ? "causal" : "over whole texts: not causal");
+    printf("%-12s %s (%s)\n", "parameters", info_in_millions(a->parameter_count, text, sizeof text),
+           focal_dtype_name(a->dtype));
+    info_text_line("fit", a->settings);
+}
+
+static void print_json(const focal_adapter_info *a)
+{
+    putchar('{');
+    info_json_field("path", a->path);
+    info_json_field("format", "adapter");
+    info_json_field("base", a->base);
+    info_json_field("fingerprint", a->fingerprint);
+    info_json_field("version", a->version);
+    info_json_field("mode", a->mode);
+    info_json_field("scope", a->scope);
+    info_json_field("router_form", a->is_raw ? "raw" : "unit");
+    printf("\"groups\": %d, \"router_width\": %d, \"top\": %d, \"top_fit\": %d, \"window\": %d, "
+           "\"sinks\": %d, \"router_layers\": %d, ",
+           a->groups, a->width, a->top, a->top_fit, a->window, a->sinks, a->layers);
+    printf("\"layers\": %d, \"width\": %d, \"heads\": %d, \"kv_heads\": %d, ", a->L, a->C, a->H,
+           a->G);
+    printf("\"has_temperatures\": %s, \"is_causal\": %s, \"parameters\": %lld, \"type\": \"%s\", "
+           "\"fit\": %s}\n",
+           a->has_temperatures ? "true" : "false", a->is_causal ? "true" : "false",
+           (long long)a->parameter_count, focal_dtype_name(a->dtype), a->settings);
+}
+
+void info_print_adapter(const focal_adapter *adapter, bool is_json)
+{
+    const focal_adapter_info info = focal_adapter_describe(adapter);
+    if (is_json)
+        print_json(&info);
+    else
+        print_lines(&info);
+}

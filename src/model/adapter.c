@@ -1,0 +1,87 @@
+/* Adapters: opening a directory, and what is in it. */
+#include "model/adapter.h"
+
+#include <string.h>
+
+#include "base/ctx.h"
+#include "base/error.h"
+#include "io/file.h"
+#include "model/adapter_layout.h"
+#include "model/adapter_read.h"
+
+enum { CONFIG_BYTES = 1 << 20 };
+
+static focal_status read_json(focal_ctx *ctx, const char *path, foci_json **json)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    *json = NULL;
+    FOCAL_TRY(foci_read_file(ctx, path, CONFIG_BYTES, &text, &bytes));
+    const focal_status status = foci_json_parse(ctx, path, text, bytes, json);
+    foci_free(ctx, text);
+    return status;
+}
+
+focal_status focal_adapter_open(focal_ctx *ctx, const char *path, focal_adapter **adapter)
+{
+    if (!adapter) return foci_fail(ctx, FOCAL_EINVAL, "adapter: no place for the adapter");
+    *adapter = NULL;
+    if (!path || !*path) return foci_fail(ctx, FOCAL_EINVAL, "adapter: no path");
+    foci_json *json = NULL;
+    foci_safetensors *tensors = NULL;
+    foci_adapter_config config = {.settings = NULL};
+    char *config_path = foci_path_join(ctx, path, strlen(path), FOCI_ADAPTER_CONFIG);
+    char *tensors_path = foci_path_join(ctx, path, strlen(path), FOCI_ADAPTER_TENSORS);
+    focal_status status = config_path && tensors_path ? FOCAL_OK : FOCAL_ENOMEM;
+    if (status == FOCAL_OK) status = read_json(ctx, config_path, &json);
+    if (status == FOCAL_OK) status = foci_adapter_read_config(ctx, config_path, json, &config);
+    if (status == FOCAL_OK) status = foci_safetensors_open(ctx, tensors_path, &tensors);
+    if (status == FOCAL_OK) status = foci_adapter_new(ctx, path, &config, tensors, adapter);
+    foci_safetensors_close(tensors);
+    foci_json_free(json);
+    foci_free(ctx, config.settings);
+    foci_free(ctx, config_path);
+    foci_free(ctx, tensors_path);
+    return status;
+}
+
+void focal_adapter_close(focal_adapter *adapter)
+{
+    if (!adapter) return;
+    foci_groups_free(adapter->ctx, adapter->groups);
+    foci_free(adapter->ctx, adapter->settings);
+    foci_free(adapter->ctx, adapter->path);
+    foci_free(adapter->ctx, adapter);
+}
+
+focal_adapter_info focal_adapter_describe(const focal_adapter *adapter)
+{
+    const foci_groups *groups = adapter->groups;
+    const foci_groups_shape *shape = &groups->shape;
+    focal_adapter_info info = {
+        .path = adapter->path,
+        .base = adapter->base,
+        .fingerprint = adapter->fingerprint,
+        .version = adapter->version,
+        .mode = shape->mode == FOCAL_SHARED ? "shared" : "directed",
+        .scope = shape->routers == shape->G ? "kv" : "layer",
+        .settings = adapter->settings,
+        .L = shape->L,
+        .C = shape->C,
+        .H = shape->H,
+        .G = shape->G,
+        .groups = shape->K,
+        .width = shape->R,
+        .top = groups->top,
+        .top_fit = groups->top_fit,
+        .window = groups->window,
+        .sinks = groups->sinks,
+        .is_raw = shape->is_raw,
+        .has_temperatures = shape->has_temperatures,
+        .is_causal = adapter->is_causal,
+        .dtype = adapter->dtype,
+        .parameter_count = groups->number_count,
+    };
+    for (int32_t n = 0; n < shape->L; n++) info.layers += shape->layers[n];
+    return info;
+}

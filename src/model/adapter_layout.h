@@ -1,0 +1,27 @@
+/* How an adapter lies in its directory: what its reader and its writer have in common. */
+#ifndef FOCI_MODEL_ADAPTER_LAYOUT_H
+#define FOCI_MODEL_ADAPTER_LAYOUT_H
+
+#include "io/tensor.h"
+#include "model/adapter.h"
+
+#define FOCI_ADAPTER_CONFIG "adapter_config.json"
+#define FOCI_ADAPTER_TENSORS "adapter_model.safetensors"
+
+enum { FOCI_ADAPTER_NAME_BYTES = 80 };
+
+/* "base_model.model.layers.3.self_attn.router.pk", "....self_attn.log_temperature". */
+void foci_adapter_tensor_name(int32_t layer, foci_group_tensor which,
+                              char name[FOCI_ADAPTER_NAME_BYTES]);
+/* The way back. False: no such tensor belongs to an adapter of this shape. */
+bool foci_adapter_tensor_place(const foci_groups_shape *shape, const char *name, int32_t *layer,
+                               foci_group_tensor *which);
+/* Its dims and shape; the rest is 0. The shape must be within the limits. */
+foci_tensor foci_adapter_tensor_shape(const foci_groups_shape *shape, foci_group_tensor which);
+
+/* FOCAL_OK when nothing is NaN or infinite, and logarithms of temperatures are some that queries
+ * can be divided by; else `status`, with path, tensor, place and value. */
+focal_status foci_adapter_check_numbers(focal_ctx *ctx, focal_status status, const char *path,
+                                        const char *name, const float *numbers, int64_t count);
+
+#endif /* FOCI_MODEL_ADAPTER_LAYOUT_H */

@@ -1,0 +1,173 @@
+/* A model that runs with an adapter: its routers, and its temperatures in place of 1. */
+#include <string.h>
+
+#include "base/ctx.h"
+#include "base/error.h"
+#include "model/adapter.h"
+
+/* Says in what the model that an adapter was fitted to differs from this. */
+static focal_status check_base(const focal_model *model, const focal_adapter *adapter)
+{
+    focal_ctx *ctx = model->ctx;
+    const foci_config *c = &model->config;
+    const foci_groups_shape *s = &adapter->groups->shape;
+    const struct {
+        const char *what;
+        int32_t theirs, ours;
+    } sizes[] = {{"layers", s->L, c->L},
+                 {"width", s->C, c->C},
+                 {"query heads", s->H, c->H},
+                 {"key heads", s->G, c->G}};
+    for (size_t n = 0; n < FOCAL_COUNT(sizes); n++)
+        if (sizes[n].theirs != sizes[n].ours)
+            return foci_fail(ctx, FOCAL_EINVAL, "%s: fitted to a model of %s %d, this one has %d",
+                             adapter->path, sizes[n].what, sizes[n].theirs, sizes[n].ours);
+    for (int32_t n = 0; n < c->L; n++)
+        if (s->layers[n] && c->is_local[n])
+            return foci_fail(ctx, FOCAL_EINVAL,
+                             "%s: a router for layer %d, which has a window in this model",
+                             adapter->path, n);
+    if (strcmp(adapter->fingerprint, model->fingerprint) != 0)
+        return foci_fail(ctx, FOCAL_EINVAL,
+                         "%s: fitted to another model of this size: %s (%s), this one is %s",
+                         adapter->path, adapter->base, adapter->fingerprint, model->fingerprint);
+    return FOCAL_OK;
+}
+
+static focal_status choose_run(const focal_model *model, const focal_adapter *adapter,
+                               const focal_attach_options *o, foci_groups_run *run)
+{
+    const foci_groups *groups = adapter->groups;
+    *run = (foci_groups_run){.top = o->top > 0 ? o->top : groups->top,
+                             .window = o->has_window ? o->window : groups->window,
+                             .sinks = o->has_sinks ? o->sinks : groups->sinks};
+    if (o->top < 0 || run->top > groups->shape.K)
+        return foci_fail(model->ctx, FOCAL_EINVAL,
+                         "%s: a query cannot look into %d groups, the adapter has %d",
+                         adapter->path, o->top, groups->shape.K);
+    if (run->window < 0 || run->window > FOCI_MAX_CONTEXT || run->sinks < 0 ||
+        run->sinks > FOCI_MAX_CONTEXT)
+        return foci_fail(model->ctx, FOCAL_EINVAL, "%s: window %d and sinks %d, 0 to %d each",
+                         adapter->path, run->window, run->sinks, FOCI_MAX_CONTEXT);
+    return FOCAL_OK;
+}
+
+static void detach(focal_model *model)
+{
+    for (int32_t n = 0; model->adapter_temperatures && n < model->config.L; n++)
+        model->weights.layers[n].temperature = NULL;
+    foci_free(model->ctx, model->adapter_temperatures);
+    model->adapter_temperatures = NULL;
+    model->groups = model->near = NULL;
+    model->run = (foci_groups_run){0};
+    model->adapter_hash = 0;
+}
+
+/* Memory for temperatures of the adapter in place of the model's, which must have none. */
+static focal_status new_temperatures(const focal_model *model, const focal_adapter *adapter,
+                                     foci_temperature **out)
+{
+    for (int32_t n = 0; n < model->config.L; n++)
+        if (model->weights.layers[n].temperature && !model->adapter_temperatures)
+            return foci_fail(model->ctx, FOCAL_EUNSUPPORTED,
+                             "%s: it has temperatures, and so has the model", adapter->path);
+    *out = foci_alloc(model->ctx, (size_t)model->config.L, sizeof **out);
+    return *out ? FOCAL_OK : FOCAL_ENOMEM;
+}
+
+static void set_temperatures(focal_model *model, const focal_adapter *adapter,
+                             foci_temperature *temperatures)
+{
+    model->adapter_temperatures = temperatures;
+    for (int32_t n = 0; n < model->config.L; n++) {
+        temperatures[n] =
+            (foci_temperature){.kind = FOCI_TEMPERATURE_PER_HEAD,
+                               .lt = adapter->groups->layers[n].tensors[FOCI_GROUP_LT]};
+        model->weights.layers[n].temperature = &temperatures[n];
+    }
+}
+
+/* FNV-1a over four bytes at a time. */
+static uint64_t hash_numbers(uint64_t hash, const void *numbers, int64_t count)
+{
+    const char *from = numbers;
+    for (int64_t n = 0; n < count; n++) {
+        uint32_t number;
+        memcpy(&number, from + n * (int64_t)sizeof number, sizeof number);
+        hash = (hash ^ number) * 0x100000001B3U;
+    }
+    return hash;
+}
+
+/* A name for everything of an adapter that keys and values depend on; never 0. */
+static uint64_t hash_adapter(const focal_model *model, const foci_groups *groups)
+{
+    const foci_groups_shape *s = &groups->shape;
+    const foci_groups_run *run = &model->run;
+    const int32_t settings[] = {s->K,
+                                s->R,
+                                s->routers,
+                                (int32_t)s->mode,
+                                s->is_raw,
+                                model->groups != NULL,
+                                model->near != NULL,
+                                model->adapter_temperatures != NULL,
+                                run->top,
+                                run->window,
+                                run->sinks};
+    uint64_t hash = hash_numbers(0xCBF29CE484222325U, settings, (int64_t)FOCAL_COUNT(settings));
+    for (int32_t n = 0; n < s->L; n++) hash = (hash ^ s->layers[n]) * 0x100000001B3U;
+    return hash_numbers(hash, groups->numbers, groups->number_count) | 1U;
+}
+
+static focal_status attach(focal_model *model, const focal_adapter *adapter,
+                           const focal_attach_options *options)
+{
+    const focal_attach_options o = options ? *options : (focal_attach_options){0};
+    foci_groups_run run = {0};
+    foci_temperature *temperatures = NULL;
+    bool has_routers = false;
+    if (adapter) {
+        FOCAL_TRY(check_base(model, adapter));
+        FOCAL_TRY(choose_run(model, adapter, &o, &run));
+        for (int32_t n = 0; n < model->config.L; n++)
+            has_routers |= adapter->groups->shape.layers[n];
+        if (adapter->groups->shape.has_temperatures && !o.has_no_temperatures)
+            FOCAL_TRY(new_temperatures(model, adapter, &temperatures));
+    }
+    detach(model);
+    if (!adapter) return FOCAL_OK;
+    if (temperatures) set_temperatures(model, adapter, temperatures);
+    if (has_routers && !o.has_no_groups) {
+        if (o.has_no_distant)
+            model->near = adapter->groups;
+        else
+            model->groups = adapter->groups;
+        model->run = run;
+    }
+    if (model->groups || model->near || model->adapter_temperatures)
+        model->adapter_hash = hash_adapter(model, adapter->groups);
+    return FOCAL_OK;
+}
+
+focal_status focal_model_attach(focal_model *model, const focal_adapter *adapter,
+                                const focal_attach_options *options)
+{
+    FOCAL_TRY(attach(model, adapter, options));
+    focal_adapter_close(model->adapter);
+    model->adapter = NULL;
+    return FOCAL_OK;
+}
+
+focal_status focal_model_adapt(focal_model *model, const char *path,
+                               const focal_attach_options *options)
+{
+    focal_adapter *adapter = NULL;
+    FOCAL_TRY(focal_adapter_open(model->ctx, path, &adapter));
+    const focal_status status = focal_model_attach(model, adapter, options);
+    if (status == FOCAL_OK)
+        model->adapter = adapter;
+    else
+        focal_adapter_close(adapter);
+    return status;
+}

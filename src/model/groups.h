@@ -1,0 +1,58 @@
+/* Groups on a model: a router for each layer that has one, and a temperature for each head. An
+ * adapter's file holds them, fitting moves them, the forward pass reads them (docs/MATH.md, 3). */
+#ifndef FOCI_MODEL_GROUPS_H
+#define FOCI_MODEL_GROUPS_H
+
+#include "focal/route.h"
+#include "model/config.h"
+
+/* The tensors of a layer, in the order of files and gradients. */
+typedef enum foci_group_tensor {
+    FOCI_GROUP_PK,   /* (routers, C, R) */
+    FOCI_GROUP_PQ,   /* (routers, C, R), of directed groups */
+    FOCI_GROUP_AK,   /* (routers, R), not where the router is raw */
+    FOCI_GROUP_AQ,   /* (routers, R), of directed groups, not where the router is raw */
+    FOCI_GROUP_E,    /* (routers, K, R) */
+    FOCI_GROUP_BETA, /* (routers, K), not where the router is raw; has no gradient */
+    FOCI_GROUP_LT,   /* (H) logarithms of temperatures */
+    FOCI_GROUP_TENSORS
+} foci_group_tensor;
+
+/* What decides which tensors there are and how large. */
+typedef struct foci_groups_shape {
+    int32_t L, C, H, G; /* of the model */
+    int32_t K;          /* groups, 1..64 */
+    int32_t R;          /* router width, 1..256 */
+    int32_t routers;    /* of a layer: 1 or G */
+    focal_keys_mode mode;
+    bool is_raw;                  /* the paper's router: no norms, no offsets, no balance */
+    bool has_temperatures;        /* of heads, in every layer */
+    bool layers[FOCI_MAX_LAYERS]; /* which have a router: never those with a window of their own */
+} foci_groups_shape;
+
+typedef struct foci_groups_layer {
+    focal_router router; /* reads the tensors below; pk NULL: this layer has none */
+    float *tensors[FOCI_GROUP_TENSORS];
+} foci_groups_layer;
+
+typedef struct foci_groups {
+    foci_groups_shape shape;
+    int32_t top, top_fit;      /* groups a query looks into: as run, and as fitted */
+    int32_t window, sinks;     /* keys that are always seen */
+    foci_groups_layer *layers; /* (L) */
+    float *numbers;            /* behind all tensors, layer after layer, without gaps */
+    int64_t number_count;
+} foci_groups;
+
+/* All tensors 0, so temperatures 1; top, window and sinks are the defaults of docs/MATH.md, 3, as
+ * far as K allows. FOCAL_EINVAL with the number and its limit, FOCAL_ENOMEM. */
+focal_status foci_groups_new(focal_ctx *ctx, const foci_groups_shape *shape, foci_groups **out);
+void foci_groups_free(focal_ctx *ctx, foci_groups *groups); /* NULL is fine */
+
+/* Numbers of one tensor of a layer; 0: there is no such tensor. */
+int64_t foci_groups_count(const foci_groups_shape *shape, int32_t layer, foci_group_tensor which);
+
+/* "pk", "pq", ... as files and messages say it. */
+const char *foci_group_tensor_name(foci_group_tensor which);
+
+#endif /* FOCI_MODEL_GROUPS_H */
