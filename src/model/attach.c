@@ -1,9 +1,11 @@
-/* A model that runs with an adapter: its routers, and its temperatures in place of 1. */
+/* A model that runs with an adapter: its routers, and its temperatures in place of 1 or beside
+ * the model's constant. */
 #include <string.h>
 
 #include "base/ctx.h"
 #include "base/error.h"
 #include "model/adapter.h"
+#include "model/layer_temperature.h"
 
 /* Says in what the model that an adapter was fitted to differs from this. */
 static focal_status check_base(const focal_model *model, const focal_adapter *adapter)
@@ -54,8 +56,6 @@ static focal_status choose_run(const focal_model *model, const focal_adapter *ad
 
 static void detach(focal_model *model)
 {
-    for (int32_t n = 0; model->adapter_temperatures && n < model->config.L; n++)
-        model->weights.layers[n].temperature = NULL;
     foci_free(model->ctx, model->adapter_temperatures);
     model->adapter_temperatures = NULL;
     model->groups = model->near = NULL;
@@ -63,28 +63,19 @@ static void detach(focal_model *model)
     model->adapter_hash = 0;
 }
 
-/* Memory for temperatures of the adapter in place of the model's, which must have none. */
 static focal_status new_temperatures(const focal_model *model, const focal_adapter *adapter,
                                      foci_temperature **out)
 {
+    FOCAL_TRY(foci_check_second_temperature(model, adapter->path));
+    foci_temperature *temperatures =
+        foci_alloc(model->ctx, (size_t)model->config.L, sizeof *temperatures);
+    if (!temperatures) return FOCAL_ENOMEM;
     for (int32_t n = 0; n < model->config.L; n++)
-        if (model->weights.layers[n].temperature && !model->adapter_temperatures)
-            return foci_fail(model->ctx, FOCAL_EUNSUPPORTED,
-                             "%s: it has temperatures, and so has the model", adapter->path);
-    *out = foci_alloc(model->ctx, (size_t)model->config.L, sizeof **out);
-    return *out ? FOCAL_OK : FOCAL_ENOMEM;
-}
-
-static void set_temperatures(focal_model *model, const focal_adapter *adapter,
-                             foci_temperature *temperatures)
-{
-    model->adapter_temperatures = temperatures;
-    for (int32_t n = 0; n < model->config.L; n++) {
         temperatures[n] =
             (foci_temperature){.kind = FOCI_TEMPERATURE_PER_HEAD,
                                .lt = adapter->groups->layers[n].tensors[FOCI_GROUP_LT]};
-        model->weights.layers[n].temperature = &temperatures[n];
-    }
+    *out = temperatures;
+    return FOCAL_OK;
 }
 
 /* FNV-1a over four bytes at a time. */
@@ -137,7 +128,7 @@ static focal_status attach(focal_model *model, const focal_adapter *adapter,
     }
     detach(model);
     if (!adapter) return FOCAL_OK;
-    if (temperatures) set_temperatures(model, adapter, temperatures);
+    model->adapter_temperatures = temperatures;
     if (has_routers && !o.has_no_groups) {
         if (o.has_no_distant)
             model->near = adapter->groups;

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/sizes.h"
 #include "model/backward_pass.h"
+#include "model/layer_temperature.h"
 #include "ops/embed/embed.h"
 #include "ops/matmul/matmul.h"
 #include "ops/matmul/matmul_grads.h"
@@ -282,21 +283,10 @@ static focal_status normalise_heads_back(const foci_pass *p, const foci_gain *ga
     return foci_norm_backward(p->ctx, &args);
 }
 
-/* The temperature of a layer: that of groups, where they act, else the model's own; NULL: 1. */
-static const foci_temperature *temperature_of(const foci_pass *p, int32_t layer)
+static foci_layer_temperature temperature_of(const foci_pass *p, int32_t layer)
 {
-    const bool has_own = p->is_untouched || !p->t->group_temperatures;
-    return has_own ? p->model->weights.layers[layer].temperature : &p->t->group_temperatures[layer];
-}
-
-/* What temperatures multiply: sqrt(D), or the model's own number in its place. Those of groups
- * multiply the model's own, which is then constant. */
-static float temperature_root(const foci_pass *p, int32_t layer)
-{
-    const float root = 1.0F / p->model->config.attn_scale;
-    const foci_temperature *own = p->model->weights.layers[layer].temperature;
-    const bool is_second = own && temperature_of(p, layer) != own && own->t != 0.0F;
-    return is_second ? own->t * root : root;
+    return foci_layer_temperature_of(p->model, layer,
+                                     p->is_untouched ? NULL : p->t->group_temperatures);
 }
 
 /* The temperature of a layer that has one, with what it is computed from. */
@@ -304,7 +294,8 @@ static foci_temperature_args temperature_args(const foci_pass *p, int32_t layer)
 {
     const foci_config *c = &p->model->config;
     const foci_kept *a = foci_kept_of(p, layer);
-    return (foci_temperature_args){.temperature = temperature_of(p, layer),
+    const foci_layer_temperature temperature = temperature_of(p, layer);
+    return (foci_temperature_args){.temperature = temperature.acts,
                                    .T = p->T,
                                    .H = c->H,
                                    .C = c->C,
@@ -313,7 +304,7 @@ static foci_temperature_args temperature_args(const foci_pass *p, int32_t layer)
                                    .positions = p->positions,
                                    .sequence_starts = p->starts,
                                    .sequence_count = p->batch->span_count,
-                                   .root = temperature_root(p, layer),
+                                   .root = temperature.root,
                                    .factors = a->factors};
 }
 
@@ -341,7 +332,7 @@ typedef enum third { THIRD_Q, THIRD_K, THIRD_V } third;
 static foci_rope_args placing(const foci_pass *p, int32_t layer, third which)
 {
     const foci_config *c = &p->model->config;
-    const foci_temperature *temperature = temperature_of(p, layer);
+    const foci_temperature *temperature = temperature_of(p, layer).acts;
     const bool is_local = c->is_local[layer];
     foci_rope_args args = {.T = p->T,
                            .H = which == THIRD_Q ? c->H : c->G,
@@ -453,7 +444,7 @@ static focal_status attention_inside(const foci_pass *p, int32_t n)
     }
     if (p->options->observe && !p->is_teacher && !p->is_again)
         FOCAL_TRY(show(p, n, has_norm ? heads : raw));
-    if (temperature_of(p, n)) {
+    if (temperature_of(p, n).acts) {
         const foci_temperature_args temperature = temperature_args(p, n);
         FOCAL_TRY(foci_temperature_factors(p->ctx, &temperature));
     }

@@ -16,6 +16,7 @@
 #include "focal/attn.h"
 #include "focal/quant.h"
 #include "model/cache.h"
+#include "model/layer_temperature.h"
 #include "ops/embed/embed.h"
 #include "ops/gated.h"
 #include "ops/loss/loss.h"
@@ -268,11 +269,11 @@ static focal_status rotation(const pass *p, int32_t layer, bool turns, foci_rope
 
 /* The factors of a layer's temperature. One that averages over tokens to come is no use here: it
  * has them only where a whole text is read at once for its losses. */
-static focal_status find_factors(const pass *p, const foci_temperature *temperature)
+static focal_status find_factors(const pass *p, foci_layer_temperature temperature)
 {
     const foci_config *c = &p->model->config;
     const focal_batch_item *items = p->args->items;
-    if (temperature->kind == FOCI_TEMPERATURE_LEARNED_PAPER) {
+    if (temperature.acts->kind == FOCI_TEMPERATURE_LEARNED_PAPER) {
         const bool is_whole = p->args->item_count == 1 && p->args->targets &&
                               p->cache->seqs[items[0].sequence].length == 0;
         if (!is_whole)
@@ -281,14 +282,14 @@ static focal_status find_factors(const pass *p, const foci_temperature *temperat
                 "forward: this model's temperature averages over the whole text, so it "
                 "cannot generate");
     }
-    const foci_temperature_args args = {.temperature = temperature,
+    const foci_temperature_args args = {.temperature = temperature.acts,
                                         .T = p->T,
                                         .H = c->H,
                                         .C = c->C,
                                         .h = p->h,
                                         .h_dtype = p->act,
                                         .positions = p->positions,
-                                        .root = 1.0F / c->attn_scale,
+                                        .root = temperature.root,
                                         .factors = p->factors};
     return foci_temperature_factors(p->ctx, &args);
 }
@@ -456,12 +457,13 @@ static focal_status place_qkv(const pass *p, int32_t layer)
     if (!s.rotate || (is_q8 && !s.quantise))
         return foci_fail(p->ctx, FOCAL_EUNSUPPORTED,
                          "forward: the pinned kernel %s cannot run here", focal_ctx_kernel(p->ctx));
-    const foci_temperature *temperature = p->model->weights.layers[layer].temperature;
-    if (temperature) {
+    const foci_layer_temperature temperature =
+        foci_layer_temperature_of(p->model, layer, p->model->adapter_temperatures);
+    if (temperature.acts) {
         FOCAL_TRY(find_factors(p, temperature));
         s.q.scale = 1.0F;
         s.q.row_scales = p->factors;
-        s.q.has_head_scales = foci_temperature_is_per_head(temperature);
+        s.q.has_head_scales = foci_temperature_is_per_head(temperature.acts);
     }
     FOCAL_TRY(rotation(p, layer, true, &s.q));
     FOCAL_TRY(rotation(p, layer, true, &s.kv[0]));
@@ -784,7 +786,7 @@ static size_t lay_out(pass *p, char *base)
     const int64_t few = p->is_few ? T : 0; /* many rows go from sums to hidden at once */
     p->gate = take(base, &used, few * c->F, sizeof(float));
     p->up = c->is_gated ? take(base, &used, few * c->F, sizeof(float)) : NULL;
-    bool has_temperature = false;
+    bool has_temperature = p->model->adapter_temperatures != NULL;
     for (int32_t n = 0; n < c->L; n++)
         has_temperature |= p->model->weights.layers[n].temperature != NULL;
     p->factors = take(base, &used, has_temperature ? T * c->H : 0, sizeof(float));

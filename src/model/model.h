@@ -31,7 +31,7 @@ struct focal_model {
     const foci_groups *near; /* layers that have a router see window and sinks alone; NULL: no */
     foci_groups_run run;
     uint64_t adapter_hash; /* names all of it that keys and values depend on; 0: nothing */
-    foci_temperature *adapter_temperatures; /* (L), in place of those that the layers had: none */
+    foci_temperature *adapter_temperatures; /* (L) beside those of the layers; NULL: none */
     char fingerprint[FOCI_FINGERPRINT_BYTES];
     char name[128], licence[64], temperature[256];
 };

@@ -6,6 +6,7 @@
 #include "base/ctx.h"
 #include "base/error.h"
 #include "base/sizes.h"
+#include "model/layer_temperature.h"
 #include "model/trainable.h"
 
 enum { GRADIENT_STEP = 16 /* tensors begin at multiples: whole cache lines */ };
@@ -21,17 +22,11 @@ static focal_status check_fit(focal_ctx *ctx, const focal_model *model, const fo
             "%d of width %d with %d on %d",
             s->L, s->C, s->H, s->G, c->L, c->C, c->H, c->G);
     for (int32_t n = 0; n < c->L; n++) {
-        const foci_temperature *own = model->weights.layers[n].temperature;
         if (s->layers[n] && c->is_local[n])
             return foci_fail(ctx, FOCAL_EINVAL,
                              "groups: layer %d has a window of its own and takes no router", n);
-        if (s->has_temperatures && own && (own->kind != FOCI_TEMPERATURE_CONSTANT || own->heads))
-            return foci_fail(ctx, FOCAL_EUNSUPPORTED,
-                             "groups: the model has a temperature of kind %s in layer %d, which "
-                             "takes none of groups beside it",
-                             foci_temperature_kind_name(own->kind), n);
     }
-    return FOCAL_OK;
+    return s->has_temperatures ? foci_check_second_temperature(model, "groups") : FOCAL_OK;
 }
 
 static bool has_gradient(foci_group_tensor which)

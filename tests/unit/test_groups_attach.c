@@ -121,20 +121,42 @@ static void runs_are_checked(void **state)
     close_rig(&r);
 }
 
-/* A model's own temperatures are not replaced; an adapter's groups may still run. */
-static void two_temperatures_are_refused(void **state)
+/* A model that was trained at 0.7 has the adapter's temperatures times that. */
+static void a_constant_temperature_stays(void **state)
+{
+    static float expected[TOKENS * V];
+    const float t = 0.7F;
+    const foci_temperature own = {.kind = FOCI_TEMPERATURE_CONSTANT, .t = t};
+    rig r;
+    open_rig(*state, &r);
+    for (int n = 0; n < GROUP_L; n++)
+        for (int h = 0; h < GROUP_H; h++)
+            r.adapter.groups->layers[n].tensors[FOCI_GROUP_LT][h] += logf(t);
+    attach(&r, &r.adapter, NULL);
+    memcpy(expected, logits_of(&r), sizeof expected);
+    for (int n = 0; n < GROUP_L; n++) {
+        r.m.model.weights.layers[n].temperature = &own;
+        for (int h = 0; h < GROUP_H; h++)
+            r.adapter.groups->layers[n].tensors[FOCI_GROUP_LT][h] -= logf(t);
+    }
+    attach(&r, &r.adapter, NULL);
+    const float *got = logits_of(&r);
+    for (int n = 0; n < TOKENS * V; n++) assert_float_equal(got[n], expected[n], 2e-5);
+    close_rig(&r);
+}
+
+/* Nothing multiplies what a model computes of its text; an adapter's groups may still run. */
+static void other_temperatures_are_refused(void **state)
 {
     rig r;
-    const foci_temperature own = {.kind = FOCI_TEMPERATURE_CONSTANT, .t = 0.7F};
+    const foci_temperature own = {.kind = FOCI_TEMPERATURE_LENGTH, .t = 0.7F, .length = 9.0F};
     const focal_attach_options groups = {.has_no_temperatures = true};
     open_rig(*state, &r);
     r.m.model.weights.layers[1].temperature = &own;
     assert_refused(&r, NULL, FOCAL_EUNSUPPORTED,
-                   "groups: it has temperatures, and so has the model");
-    assert_ptr_equal(r.m.model.weights.layers[1].temperature, &own);
+                   "groups: the model has a temperature of kind length in layer 1, which takes "
+                   "none of groups beside it");
     attach(&r, &r.adapter, &groups);
-    assert_ptr_equal(r.m.model.weights.layers[1].temperature, &own);
-    r.m.model.weights.layers[1].temperature = NULL;
     close_rig(&r);
 }
 
@@ -277,7 +299,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(other_models_are_refused, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(runs_are_checked, open_ctx, close_ctx),
-        cmocka_unit_test_setup_teardown(two_temperatures_are_refused, open_ctx, close_ctx),
+        cmocka_unit_test_setup_teardown(a_constant_temperature_stays, open_ctx, close_ctx),
+        cmocka_unit_test_setup_teardown(other_temperatures_are_refused, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(detaching_leaves_nothing, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(parts_are_as_defined, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(old_caches_are_refused, open_ctx, close_ctx),
