@@ -186,6 +186,7 @@ static int run(tokenize_options *o)
     if (code == CLI_DONE) code = cli_open_ctx(0, NULL, &ctx);
     if (code != CLI_DONE) return code;
     o->files.is_json = o->is_json;
+    o->files.reads_special = o->has_special;
     code = o->files.trains ? files_train(ctx, &o->rest, &o->files) : with_tokenizer(ctx, o);
     focal_ctx_close(ctx);
     return code;
@@ -207,7 +208,7 @@ int cli_tokenize(int argc, char **argv)
         {"file", 'f', CLI_TEXT, &o.file, "FILE", "the text; - for standard input", 0, 0, NULL,
          NULL},
         {"special", 0, CLI_FLAG, &o.has_special, NULL,
-         "control tokens: read in the text, shown when decoding", 0, 0, NULL, NULL},
+         "control tokens: read in texts, shown when decoding", 0, 0, NULL, NULL},
         {"add-special", 0, CLI_FLAG, &o.adds_special, NULL,
          "with the begin and end tokens that the model expects", 0, 0, NULL, NULL},
         {"decode", 0, CLI_FLAG, &o.decodes, NULL, "the text is ids: print what they stand for", 0,
@@ -231,8 +232,8 @@ int cli_tokenize(int argc, char **argv)
     };
     const cli_rule rules[] = {{"count", .excludes = "decode"},
                               {"add-special", .excludes = "decode"},
-                              {"output", .excludes = "file|special|add-special|decode|count"},
-                              {"train", .needs = "output"},
+                              {"output", .excludes = "file|add-special|decode|count"},
+                              {"train", .needs = "output", .excludes = "special"},
                               {"vocab", .needs = "train"},
                               {"split", .needs = "train"},
                               {"field", .needs = "output", .excludes = "separator"},

@@ -131,7 +131,8 @@ int files_tokenize(focal_ctx *ctx, const focal_tokenizer *tokenizer, const cli_t
 {
     clock_line line;
     const focal_corpus corpus = corpus_of(paths, o, &line);
-    const focal_corpus_options options = {.shard_tokens = o->shard_tokens};
+    const focal_corpus_options options = {.shard_tokens = o->shard_tokens,
+                                          .reads_special = o->reads_special};
     focal_corpus_result result;
     const focal_status status =
         focal_corpus_tokenize(ctx, &corpus, tokenizer, o->out, &options, &result);

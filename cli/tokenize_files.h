@@ -13,6 +13,7 @@ typedef struct files_options {
     int64_t vocab, shard_tokens;   /* 0: the default */
     int32_t split;                 /* index in FILES_SPLITS */
     bool trains, is_json;
+    bool reads_special; /* control tokens in the texts */
     bool is_quiet; /* nothing is said at the end of what went well */
 } files_options;
 

@@ -41,6 +41,8 @@ FOCAL_API focal_status focal_corpus_train(focal_ctx *ctx, const focal_corpus *co
 /* All zero is the default. */
 typedef struct focal_corpus_options {
     int64_t shard_tokens; /* of a shard at most; 0: 100 million */
+    bool reads_special;   /* control tokens in the text are those tokens, as in dialogues that a
+                             template made; else plain text */
 } focal_corpus_options;
 
 typedef struct focal_corpus_result {

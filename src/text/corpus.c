@@ -73,6 +73,7 @@ typedef struct tokenizing {
     focal_ids ids;
     int32_t end;
     int64_t tokens, lost;
+    unsigned flags; /* of encoding */
     bool has_begun; /* this document */
 } tokenizing;
 
@@ -88,7 +89,7 @@ static focal_status encode_piece(void *user, const char *text, size_t bytes)
     tokenizing *t = user;
     const focal_tokenizer *tokenizer = t->tokenizer;
     t->ids.count = 0;
-    FOCAL_TRY(focal_tokenizer_encode(t->ctx, tokenizer, text, bytes, 0, &t->ids));
+    FOCAL_TRY(focal_tokenizer_encode(t->ctx, tokenizer, text, bytes, t->flags, &t->ids));
     t->lost += focal_tokenizer_lost(tokenizer, text, bytes);
     if (!t->has_begun) {
         t->has_begun = true;
@@ -116,13 +117,15 @@ focal_status foci_corpus_tokenize(focal_ctx *ctx, const focal_corpus *corpus,
                                   const focal_tokenizer *tokenizer, const char *folder,
                                   const foci_corpus_settings *settings, focal_corpus_result *result)
 {
-    tokenizing t = {.ctx = ctx,
-                    .tokenizer = tokenizer,
-                    .end = focal_tokenizer_document_end(tokenizer),
-                    .pieces = {.ctx = ctx,
-                               .rule = foci_cut_rule_of_tokenizer(tokenizer),
-                               .piece_bytes = settings->piece_bytes,
-                               .take = encode_piece}};
+    tokenizing t = {
+        .ctx = ctx,
+        .tokenizer = tokenizer,
+        .end = focal_tokenizer_document_end(tokenizer),
+        .flags = settings->reads_special ? FOCAL_ENCODE_PARSE_SPECIAL : 0U,
+        .pieces = {.ctx = ctx,
+                   .rule = foci_cut_rule_of_tokenizer(tokenizer, settings->reads_special),
+                   .piece_bytes = settings->piece_bytes,
+                   .take = encode_piece}};
     t.pieces.user = &t;
     const foci_shard_options options = {.vocab = focal_tokenizer_size(tokenizer),
                                         .end = t.end,
@@ -160,6 +163,7 @@ focal_status focal_corpus_tokenize(focal_ctx *ctx, const focal_corpus *corpus,
                                    const focal_corpus_options *options, focal_corpus_result *result)
 {
     const foci_corpus_settings settings = {.piece_bytes = FOCI_PIECE_BYTES,
-                                           .shard_tokens = options ? options->shard_tokens : 0};
+                                           .shard_tokens = options ? options->shard_tokens : 0,
+                                           .reads_special = options && options->reads_special};
     return foci_corpus_tokenize(ctx, corpus, tokenizer, folder, &settings, result);
 }

@@ -9,6 +9,7 @@ typedef struct foci_corpus_settings {
     size_t piece_bytes; /* FOCI_PIECE_BYTES */
     size_t read_bytes;  /* 0: as much as is good */
     int64_t shard_tokens;
+    bool reads_special;
 } foci_corpus_settings;
 
 /* focal_corpus_tokenize with all its sizes. */

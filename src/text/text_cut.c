@@ -23,13 +23,13 @@ foci_cut_rule foci_cut_rule_of(const foci_splitter *splitter)
     return rule;
 }
 
-/* Notes the added tokens that plain text may become; false when the text around one matters. */
-static bool note_added(const focal_tokenizer *tokenizer, foci_cut_rule *rule)
+/* Notes the added tokens that text may become; false when the text around one matters. */
+static bool note_added(const focal_tokenizer *tokenizer, bool with_special, foci_cut_rule *rule)
 {
     const foci_added *added = &tokenizer->added;
     for (int32_t n = 0; n < added->count; n++) {
         const foci_added_token *token = &added->tokens[n];
-        if (token->is_special) continue;
+        if (token->is_special && !with_special) continue;
         if (token->single_word || token->lstrip || token->rstrip) return false;
         if (token->is_normalized && tokenizer->normalizer.count > 0) return false;
         rule->added = added;
@@ -38,11 +38,12 @@ static bool note_added(const focal_tokenizer *tokenizer, foci_cut_rule *rule)
     return true;
 }
 
-foci_cut_rule foci_cut_rule_of_tokenizer(const focal_tokenizer *tokenizer)
+foci_cut_rule foci_cut_rule_of_tokenizer(const focal_tokenizer *tokenizer, bool with_special)
 {
     const foci_cut_rule none = {.scan = FOCI_SCAN_NONE};
     foci_cut_rule rule = foci_cut_rule_of(&tokenizer->splitter);
-    if (tokenizer->model != FOCI_MODEL_BPE || !note_added(tokenizer, &rule)) return none;
+    if (tokenizer->model != FOCI_MODEL_BPE || !note_added(tokenizer, with_special, &rule))
+        return none;
     for (int32_t n = 0; n < tokenizer->normalizer.count; n++) {
         if (tokenizer->normalizer.steps[n].kind != FOCI_NORMALIZE_FORM) return none;
         rule.is_ascii = true;

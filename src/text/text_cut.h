@@ -22,8 +22,8 @@ typedef struct foci_cut_rule {
 
 /* The rule of the steps of a pre-tokenizer alone. */
 foci_cut_rule foci_cut_rule_of(const foci_splitter *splitter);
-/* That of a tokenizer, for text whose special tokens are plain text. */
-foci_cut_rule foci_cut_rule_of_tokenizer(const focal_tokenizer *tokenizer);
+/* That of a tokenizer, for text in which special tokens are read, or are plain text. */
+foci_cut_rule foci_cut_rule_of_tokenizer(const focal_tokenizer *tokenizer, bool with_special);
 
 /* The last place at which the text may be cut; 0: none is sure. */
 size_t foci_text_cut(const foci_cut_rule *rule, const char *text, size_t bytes);

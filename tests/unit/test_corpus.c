@@ -57,7 +57,8 @@ static void remove_set(const char *path)
 }
 
 /* The ids that the documents must have, as the plain call makes them. */
-static void expect_ids(focal_ctx *ctx, const focal_tokenizer *t, focal_ids *ids, int64_t *begin)
+static void expect_ids(focal_ctx *ctx, const focal_tokenizer *t, unsigned flags, focal_ids *ids,
+                       int64_t *begin)
 {
     const int32_t end = focal_tokenizer_document_end(t);
     for (size_t n = 0; n < FOCAL_COUNT(documents); n++) {
@@ -66,9 +67,9 @@ static void expect_ids(focal_ctx *ctx, const focal_tokenizer *t, focal_ids *ids,
             assert_status(ctx, foci_ids_reserve(ctx, ids, 1), FOCAL_OK);
             ids->ids[ids->count++] = t->before[k];
         }
-        assert_status(ctx,
-                      focal_tokenizer_encode(ctx, t, documents[n], strlen(documents[n]), 0, ids),
-                      FOCAL_OK);
+        assert_status(
+            ctx, focal_tokenizer_encode(ctx, t, documents[n], strlen(documents[n]), flags, ids),
+            FOCAL_OK);
         assert_status(ctx, foci_ids_reserve(ctx, ids, 1), FOCAL_OK);
         if (end >= 0) ids->ids[ids->count++] = end;
     }
@@ -97,15 +98,16 @@ static void check_set(focal_ctx *ctx, const char *name, const char *path, const 
     foci_shards_close(shards);
 }
 
-static void check_pieces(focal_ctx *ctx, const char *name, const focal_tokenizer *t)
+static void check_pieces(focal_ctx *ctx, const char *name, const focal_tokenizer *t,
+                         bool with_special)
 {
-    static const foci_corpus_settings settings[] = {{FOCI_PIECE_BYTES, 0, 0},
-                                                    {1, 1, 0},
-                                                    {1, 3, 60},
-                                                    {2, 100, 0},
-                                                    {3, 1, 90},
-                                                    {5, 7, 0},
-                                                    {16, 5, 50}};
+    static const foci_corpus_settings sizes[] = {{FOCI_PIECE_BYTES, 0, 0, false},
+                                                 {1, 1, 0, false},
+                                                 {1, 3, 60, false},
+                                                 {2, 100, 0, false},
+                                                 {3, 1, 90, false},
+                                                 {5, 7, 0, false},
+                                                 {16, 5, 50, false}};
     const folder f = folder_new();
     char paths[FOCAL_COUNT(documents)][80];
     const char *names[FOCAL_COUNT(documents)];
@@ -113,12 +115,14 @@ static void check_pieces(focal_ctx *ctx, const char *name, const focal_tokenizer
     write_documents(&f, paths, names);
     const focal_corpus corpus = {.paths = names, .path_count = FOCAL_COUNT(documents)};
     focal_ids ids = {0};
-    expect_ids(ctx, t, &ids, begin);
-    for (size_t n = 0; n < FOCAL_COUNT(settings); n++) {
+    expect_ids(ctx, t, with_special ? FOCAL_ENCODE_PARSE_SPECIAL : 0U, &ids, begin);
+    for (size_t n = 0; n < FOCAL_COUNT(sizes); n++) {
+        foci_corpus_settings settings = sizes[n];
         char path[80];
         focal_corpus_result result;
+        settings.reads_special = with_special;
         (void)snprintf(path, sizeof path, "%s", folder_file(&f, "set"));
-        assert_status(ctx, foci_corpus_tokenize(ctx, &corpus, t, path, &settings[n], &result),
+        assert_status(ctx, foci_corpus_tokenize(ctx, &corpus, t, path, &settings, &result),
                       FOCAL_OK);
         assert_int_equal(result.tokens, ids.count);
         check_set(ctx, name, path, &ids, begin);
@@ -140,31 +144,39 @@ static void ids_are_those_of_whole_documents(void **state)
     int32_t cut = 0;
     for (size_t n = 0; n < FOCAL_COUNT(names); n++) {
         focal_tokenizer *t = golden_tokenizer(ctx, names[n]);
-        check_pieces(ctx, names[n], t);
-        cut += foci_cut_rule_of_tokenizer(t).scan != FOCI_SCAN_NONE;
+        check_pieces(ctx, names[n], t, false);
+        check_pieces(ctx, names[n], t, true);
+        cut += foci_cut_rule_of_tokenizer(t, false).scan != FOCI_SCAN_NONE;
         focal_tokenizer_free(t);
     }
     assert_true(cut >= 3); /* so many of them are read in pieces at all */
 }
 
-/* Tokens that plain text becomes are never cut, though words end inside of them. */
-static void added_tokens_stay_whole(void **state)
+/* Tokens that text becomes are never cut, though words end inside of them. */
+static void check_added(focal_ctx *ctx, const char *text_of_json, bool with_special)
 {
-    focal_ctx *ctx = *state;
-    foci_json *json = quoted_json(
-        ctx, "{'added_tokens':[{'id':7,'content':'a b.1','special':false,'normalized':false}],"
-             "'pre_tokenizer':{'type':'ByteLevel','add_prefix_space':false},'model':{'type':'BPE',"
-             "'vocab':{'a':0,'b':1,'x':2,'\\u0120':3,'1':4,'.':5,'ab':6},'merges':['a b']}}");
+    foci_json *json = quoted_json(ctx, text_of_json);
     static const char text[] = "ab a b.1x a b.1 a b. a b.1 xa b.11 a b";
     const char *saved = documents[0];
     focal_tokenizer *t = NULL;
     assert_status(ctx, foci_tokenizer_from_json(ctx, "added", json, NULL, &t), FOCAL_OK);
-    assert_int_equal(foci_cut_rule_of_tokenizer(t).longest, 5);
+    assert_int_equal(foci_cut_rule_of_tokenizer(t, with_special).longest, 5);
     documents[0] = text;
-    check_pieces(ctx, "added", t);
+    check_pieces(ctx, "added", t, with_special);
     documents[0] = saved;
     focal_tokenizer_free(t);
     foci_json_free(json);
+}
+
+#define ADDED_JSON(special)                                                                        \
+    "{'added_tokens':[{'id':7,'content':'a b.1','special':" special ",'normalized':false}],"       \
+    "'pre_tokenizer':{'type':'ByteLevel','add_prefix_space':false},'model':{'type':'BPE',"         \
+    "'vocab':{'a':0,'b':1,'x':2,'\\u0120':3,'1':4,'.':5,'ab':6},'merges':['a b']}}"
+
+static void added_tokens_stay_whole(void **state)
+{
+    check_added(*state, ADDED_JSON("false"), false);
+    check_added(*state, ADDED_JSON("true"), true);
 }
 
 /* By the definition: at each place that is called sure, the words of the two parts are those of the
@@ -227,7 +239,7 @@ static void json_lines_and_separators(void **state)
     focal_ctx *ctx = *state;
     const folder f = folder_new();
     focal_tokenizer *t = golden_tokenizer(ctx, "gpt2");
-    const foci_corpus_settings settings = {3, 2, 0};
+    const foci_corpus_settings settings = {3, 2, 0, false};
     char path[80], set[80];
     (void)snprintf(set, sizeof set, "%s", folder_file(&f, "set"));
     const char *name = path;
@@ -549,7 +561,7 @@ static void failing_memory_leaves_nothing(void **state)
     write_bytes(path, json_lines, sizeof json_lines - 1);
     const char *name = path;
     const focal_corpus corpus = {.paths = &name, .path_count = 1};
-    const foci_corpus_settings settings = {3, 2, 9};
+    const foci_corpus_settings settings = {3, 2, 9, false};
     focal_status status = FOCAL_ENOMEM;
     for (int n = 1; status != FOCAL_OK; n++) {
         memory_fail(n, false);
