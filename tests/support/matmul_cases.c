@@ -220,6 +220,12 @@ void matmul_case_solve(matmul_case *c)
         c->plain[n] = foci_bf16_to_float(foci_bf16_from_float(c->plain[n]));
 }
 
+void matmul_case_read_weights(matmul_case *c)
+{
+    read_weights(c, c->numbers + c->args.M * c->args.K);
+    matmul_case_solve(c);
+}
+
 void matmul_case_clear(matmul_case *c)
 {
     memcpy(c->out, c->before, c->out_bytes);

@@ -41,6 +41,8 @@ matmul_spec matmul_spec_random(uint64_t seed);
 void matmul_case_clear(matmul_case *c);
 /* Recomputes exact, magnitude and plain after the problem's numbers were changed. */
 void matmul_case_solve(matmul_case *c);
+/* The same after the weights themselves were changed. */
+void matmul_case_read_weights(matmul_case *c);
 /* Fails the test unless out is within the bound and the gaps are as they were. */
 void matmul_case_check(matmul_case *c, const char *kernel);
 

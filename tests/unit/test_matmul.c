@@ -145,11 +145,11 @@ static void few_rows_are_alone(void **state)
 {
     focal_ctx *ctx = *state;
     static const int64_t counts[] = {2, 3, 5, 8, 31, FOCI_MATMUL_FEW - 1, FOCI_MATMUL_FEW};
-    static const focal_dtype types[][2] = {{FOCAL_F32, FOCAL_F32},   {FOCAL_F32, FOCAL_BF16},
-                                           {FOCAL_F32, FOCAL_Q4_1},  {FOCAL_BF16, FOCAL_F32},
-                                           {FOCAL_BF16, FOCAL_BF16}, {FOCAL_BF16, FOCAL_Q4_1},
-                                           {FOCAL_Q8_0, FOCAL_Q4_1}, {FOCAL_Q8_0, FOCAL_Q8_0},
-                                           {FOCAL_Q8_0, FOCAL_Q4_K}, {FOCAL_Q8_0, FOCAL_Q6_K}};
+    static const focal_dtype types[][2] = {
+        {FOCAL_F32, FOCAL_F32},   {FOCAL_F32, FOCAL_BF16},  {FOCAL_F32, FOCAL_Q4_1},
+        {FOCAL_BF16, FOCAL_F32},  {FOCAL_BF16, FOCAL_BF16}, {FOCAL_BF16, FOCAL_Q4_1},
+        {FOCAL_Q8_0, FOCAL_Q4_1}, {FOCAL_Q8_0, FOCAL_Q8_0}, {FOCAL_Q8_0, FOCAL_Q4_K},
+        {FOCAL_Q8_0, FOCAL_Q6_K}, {FOCAL_Q8_0, FOCAL_Q5_0}, {FOCAL_Q8_0, FOCAL_Q5_1}};
     for (size_t pair = 0; pair < FOCAL_COUNT(types); pair++) {
         matmul_spec spec = {.M = FOCI_MATMUL_FEW, .N = 43, .K = 300};
         spec.rounds = types[pair][0] == FOCAL_Q8_0; /* stands for it */
@@ -183,11 +183,13 @@ static void few_rows_are_alone(void **state)
 static void several_are_one_by_one(void **state)
 {
     focal_ctx *ctx = *state;
-    static const focal_dtype types[] = {FOCAL_Q4_1, FOCAL_Q6_K, FOCAL_Q4_1};
-    static const int64_t widths[] = {70, 3, 33};
     enum { M = 3, K = 512, COUNT = 3 };
-    for (size_t n = 0; n < foci_matmul_kernel_count; n++) {
-        const foci_matmul_kernel *kernel = foci_matmul_kernels[n];
+    static const focal_dtype mixtures[][COUNT] = {{FOCAL_Q4_1, FOCAL_Q6_K, FOCAL_Q4_1},
+                                                  {FOCAL_Q5_0, FOCAL_Q5_1, FOCAL_Q5_0}};
+    static const int64_t widths[] = {70, 3, 33};
+    for (size_t n = 0; n < 2 * foci_matmul_kernel_count; n++) {
+        const foci_matmul_kernel *kernel = foci_matmul_kernels[n / 2];
+        const focal_dtype *types = mixtures[n % 2];
         matmul_case *c[COUNT];
         foci_matmul_args args[COUNT];
         for (int i = 0; i < COUNT; i++) {
@@ -219,11 +221,10 @@ static void several_are_one_by_one(void **state)
 
 /* Whatever x is, rounding moves no product by more than half a step: the largest of 32 elements is
  * 127 * 256 steps. What is not finite makes its row NaN, and no other. */
-static void rounding_is_bounded(void **state)
+static void check_rounding(focal_ctx *ctx, focal_dtype type)
 {
-    focal_ctx *ctx = *state;
     enum { M = 3, N = 20, K = 544 };
-    const matmul_spec spec = {.M = M, .N = N, .K = K, .w = FOCAL_Q4_1};
+    const matmul_spec spec = {.M = M, .N = N, .K = K, .w = type};
     matmul_case *c = matmul_case_new(&spec, 8);
     c->args.rounds_x = true;
     float *x = c->x;
@@ -257,6 +258,12 @@ static void rounding_is_bounded(void **state)
         x[K] = 0.5F;
     }
     matmul_case_free(c);
+}
+
+static void rounding_is_bounded(void **state)
+{
+    static const focal_dtype types[] = {FOCAL_Q4_1, FOCAL_Q5_0, FOCAL_Q5_1};
+    for (size_t n = 0; n < FOCAL_COUNT(types); n++) check_rounding(*state, types[n]);
 }
 
 /* NaN in all other rows of x leaves a row's bits alone. */

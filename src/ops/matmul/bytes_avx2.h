@@ -286,4 +286,17 @@ FOCI_INLINE void clear_sums(byte_sums *s)
 
 #include "ops/matmul/bytes_rows.h"
 
+/* Rows of w that are read side by side. */
+FOCI_INLINE int64_t rows_abreast(const focal_dtype type)
+{
+    (void)type;
+    return BYTE_PAIR;
+}
+
+FOCI_INLINE void dot_group(const byte_group *w, const focal_dtype type, const byte_x *x,
+                           float *sums, int64_t stride, const int count)
+{
+    dot_in_turn(w, type, x, sums, stride, count);
+}
+
 #endif /* FOCI_OPS_MATMUL_BYTES_AVX2_H */

@@ -75,4 +75,21 @@ FOCI_INLINE void dot_bytes(const uint8_t *const w[], const focal_dtype type, int
     store_totals(s, type, y);
 }
 
+/* sums[c * stride + r] = row r of w with row c of x. There are at most BYTE_SUMS rows; the last
+ * stands in for those that lack, and sums has room for all. */
+FOCI_INLINE void dot_in_turn(const byte_group *w, const focal_dtype type, const byte_x *x,
+                             float *sums, int64_t stride, const int count)
+{
+    const int rows = BYTE_SUMS / count;
+    for (int64_t first = 0; first < BYTE_SUMS; first += rows) {
+        const uint8_t *from[BYTE_SUMS];
+        float y[BYTE_SUMS];
+        for (int64_t r = 0; r < rows; r++)
+            from[r] = w->first + foci_min64(first + r, w->rows - 1) * w->row_bytes;
+        dot_bytes(from, type, w->K, w->row_bytes, x, y, count);
+        for (int r = 0; r < rows; r++)
+            for (int c = 0; c < count; c++) sums[c * stride + first + r] = y[r * count + c];
+    }
+}
+
 #endif /* FOCI_OPS_MATMUL_BYTES_ROWS_H */

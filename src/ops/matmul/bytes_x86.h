@@ -21,6 +21,12 @@ typedef struct byte_x {
     int64_t q_stride, factor_stride; /* to the next row */
 } byte_x;
 
+/* Rows of w that lie one behind the other. */
+typedef struct byte_group {
+    const uint8_t *first;
+    int64_t row_bytes, rows, K;
+} byte_group;
+
 /* Where things stand in a block, in 16-bit words. */
 typedef struct block_words {
     int words; /* of a block */

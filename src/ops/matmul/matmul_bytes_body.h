@@ -1,5 +1,5 @@
 /* x in bytes against quantised weights: which rows meet when. Included by one file an
- * instruction set, after matmul_few_body.h and what multiplies a row there (dot_bytes). */
+ * instruction set, after matmul_few_body.h and what multiplies rows there (dot_group). */
 #ifndef FOCI_OPS_MATMUL_MATMUL_BYTES_BODY_H
 #define FOCI_OPS_MATMUL_MATMUL_BYTES_BODY_H
 
@@ -20,9 +20,15 @@ typedef struct byte_call {
     int64_t first;     /* its bytes begin here among those of all calls */
 } byte_call;
 
-/* Rows n .. n + 3 of w (the last stands in for those past `end`) with rows [m, m + count) of x, 1,
- * 2 or 4 of them; sums[row of x][row of w], FEW_COLUMNS apart. */
-FOCI_INLINE void multiply_rows(const byte_call *b, const focal_dtype type, int64_t n, int64_t end,
+/* Rows of w that are multiplied together, where as many are left; else up to BYTE_SUMS are. */
+FOCI_INLINE int64_t group_rows(const focal_dtype type)
+{
+    return foci_max64(rows_abreast(type), BYTE_SUMS);
+}
+
+/* The group of `rows` rows of w from n on with rows [m, m + count) of x, 1, 2 or 4 of them;
+ * sums[row of x][row of w], FEW_COLUMNS apart. */
+FOCI_INLINE void multiply_rows(const byte_call *b, const focal_dtype type, int64_t n, int64_t rows,
                                int64_t m, float *sums, const int count)
 {
     const int64_t spans = b->x.spans;
@@ -31,19 +37,11 @@ FOCI_INLINE void multiply_rows(const byte_call *b, const focal_dtype type, int64
                       .factor = b->x.factor + m * spans * FOCI_BYTE_FACTORS,
                       .q_stride = spans * FOCI_BYTE_SPAN,
                       .factor_stride = spans * FOCI_BYTE_FACTORS};
-    const int rows = BYTE_SUMS / count;
-    for (int64_t first = 0; first < BYTE_SUMS; first += rows) {
-        const uint8_t *w[BYTE_SUMS];
-        float y[BYTE_SUMS];
-        for (int64_t r = 0; r < rows; r++) {
-            const int64_t row = foci_min64(n + first + r, end - 1);
-            w[r] = (const uint8_t *)b->a->w + row * b->row_bytes;
-        }
-        dot_bytes(w, type, b->a->K, b->row_bytes, &x, y, count);
-        for (int r = 0; r < rows; r++)
-            for (int c = 0; c < count; c++)
-                sums[(int64_t)c * FEW_COLUMNS + first + r] = y[r * count + c];
-    }
+    const byte_group w = {.first = (const uint8_t *)b->a->w + n * b->row_bytes,
+                          .row_bytes = b->row_bytes,
+                          .rows = rows,
+                          .K = b->a->K};
+    dot_group(&w, type, &x, sums, FEW_COLUMNS, count);
 }
 
 /* Columns [begin, end) of `rows` rows of x from `first` on. */
@@ -51,13 +49,15 @@ FOCI_INLINE void byte_columns(const byte_call *b, const focal_dtype type, int64_
                               int64_t rows, int64_t begin, int64_t end)
 {
     float sums[BYTE_ROWS][FEW_COLUMNS];
-    for (int64_t n = begin; n < end; n += BYTE_SUMS) {
+    const int64_t whole = group_rows(type);
+    for (int64_t n = begin, group; n < end; n += group) {
         int64_t m = 0;
+        group = n + whole <= end ? whole : foci_min64(BYTE_SUMS, end - n);
         for (; m + 4 <= rows; m += 4)
-            multiply_rows(b, type, n, end, first + m, &sums[m][n - begin], 4);
+            multiply_rows(b, type, n, group, first + m, &sums[m][n - begin], 4);
         for (; m + 2 <= rows; m += 2)
-            multiply_rows(b, type, n, end, first + m, &sums[m][n - begin], 2);
-        for (; m < rows; m++) multiply_rows(b, type, n, end, first + m, &sums[m][n - begin], 1);
+            multiply_rows(b, type, n, group, first + m, &sums[m][n - begin], 2);
+        for (; m < rows; m++) multiply_rows(b, type, n, group, first + m, &sums[m][n - begin], 1);
     }
     for (int64_t m = 0; m < rows; m++) finish_row(b->a, first + m, begin, sums[m], end - begin);
 }
@@ -120,11 +120,12 @@ static int64_t item_count(const byte_calls *calls)
     return calls->threads + foci_pieces(rest, calls->short_bytes);
 }
 
-/* The first row of a product's weights that belongs to what begins at a byte. */
+/* The first row of a product's weights that belongs to what begins at a byte. Items hold whole
+ * groups, so that it does not depend on how they are cut which rows are one. */
 static int64_t row_from(const byte_call *b, int64_t byte)
 {
     const int64_t row = foci_pieces(foci_max64(byte - b->first, 0), b->row_bytes);
-    return foci_min64(foci_round_up(row, BYTE_SUMS), b->a->N);
+    return foci_min64(foci_round_up(row, group_rows(b->a->w_dtype)), b->a->N);
 }
 
 static void byte_item(void *arg, int64_t index, int32_t thread)
@@ -137,7 +138,8 @@ static void byte_item(void *arg, int64_t index, int32_t thread)
         const int64_t first = row_from(b, from), last = row_from(b, to);
         /* Nobody has asked for what an item begins with. */
         if (first < last)
-            ask_for((const uint8_t *)b->a->w + first * b->row_bytes, BYTES_AHEAD + b->row_bytes);
+            ask_for((const uint8_t *)b->a->w + first * b->row_bytes,
+                    BYTES_AHEAD + (rows_abreast(b->a->w_dtype) - 1) * b->row_bytes);
         for (int64_t begin = first, end; begin < last; begin = end) {
             end = foci_min64(last, begin + FEW_COLUMNS);
             byte_rows(b, begin, end);

@@ -1,0 +1,173 @@
+/* Sixteen rows of q5_0 or q5_1 times bytes of x, on AVX-512 with byte dot products (VNNI): one row
+ * a lane. Words of 32 bits are brought together across rows, a word of x meets all of them at once,
+ * and a lane ends as the sum of its row: short rows pay for no sum of lanes, and no block of a row
+ * needs company to fill a register. */
+#ifndef FOCI_OPS_MATMUL_BYTES_LANES_AVX512_H
+#define FOCI_OPS_MATMUL_BYTES_LANES_AVX512_H
+
+#include "ops/matmul/bytes_rows.h"
+
+enum {
+    LANE_ROWS = 16,
+    LANE_WORDS = 4 /* of the levels of a block: four elements, and the four 16 behind them */
+};
+
+/* Other types have as many slots in rows of any length, and come at the memory's speed when they
+ * are read in order: sixteen rows at once cost them more than they gain. */
+FOCI_INLINE bool is_lane_type(const focal_dtype type)
+{
+    return type == FOCAL_Q5_0 || type == FOCAL_Q5_1;
+}
+
+/* A block of each row: fifth bits are where they belong. */
+typedef struct lane_block {
+    __m512i lo[LANE_WORDS], hi[LANE_WORDS]; /* first and second half of the elements */
+    __m512 d, m;
+} lane_block;
+
+/* Words of 32 bits of LANE_ROWS rows, in lanes: of the 32 bytes that end with a block. Its levels
+ * are the last four, its fifth bits stand before them, its scale before those. */
+typedef struct lane_words {
+    __m512i factors, high, q[LANE_WORDS];
+} lane_words;
+
+/* 32 bytes of a row. */
+FOCI_INLINE __m256i load_row(const uint8_t *p)
+{
+    return _mm256_loadu_si256((const __m256i *)(const void *)p);
+}
+
+/* Four words each of eight rows, 0 to 3 and 4 to 7, of which word n and n + 4 lie side by side. */
+FOCI_INLINE void load_eight(const uint8_t *p, int64_t row_bytes, __mmask16 first,
+                            __m512i pairs[LANE_WORDS])
+{
+    __m512i r[4];
+    r[0] = _mm512_castsi256_si512(_mm256_maskz_loadu_epi16(first, p));
+#pragma GCC unroll 3
+    for (int n = 1; n < 4; n++) r[n] = _mm512_castsi256_si512(load_row(p + n * row_bytes));
+#pragma GCC unroll 4
+    for (int n = 0; n < 4; n++)
+        r[n] = _mm512_inserti64x4(r[n], load_row(p + (4 + n) * row_bytes), 1);
+    const __m512i ab = _mm512_unpacklo_epi32(r[0], r[1]), cd = _mm512_unpacklo_epi32(r[2], r[3]);
+    const __m512i ab_rest = _mm512_unpackhi_epi32(r[0], r[1]);
+    const __m512i cd_rest = _mm512_unpackhi_epi32(r[2], r[3]);
+    pairs[0] = _mm512_unpacklo_epi64(ab, cd);
+    pairs[1] = _mm512_unpackhi_epi64(ab, cd);
+    pairs[2] = _mm512_unpacklo_epi64(ab_rest, cd_rest);
+    pairs[3] = _mm512_unpackhi_epi64(ab_rest, cd_rest);
+}
+
+/* p is the end of the first row's block. Bytes before the block are some of another one, except
+ * before the first of all: `is_first` leaves them alone. */
+FOCI_INLINE lane_words load_words(const uint8_t *p, const focal_dtype type, int64_t row_bytes,
+                                  bool is_first)
+{
+    const int before = 16 - words_of_type(type).words;
+    const __mmask16 mask = (__mmask16)(is_first ? 0xFFFFU << before : 0xFFFFU);
+    __m512i a[LANE_WORDS], b[LANE_WORDS];
+    lane_words r;
+    load_eight(p - 32, row_bytes, mask, a);
+    load_eight(p - 32 + 8 * row_bytes, row_bytes, 0xFFFF, b);
+    r.factors = _mm512_shuffle_i32x4(a[2], b[2], 0x88);
+    r.high = _mm512_shuffle_i32x4(a[3], b[3], 0x88);
+#pragma GCC unroll 4
+    for (int n = 0; n < LANE_WORDS; n++) r.q[n] = _mm512_shuffle_i32x4(a[n], b[n], 0xDD);
+    return r;
+}
+
+/* The fifth bits of four elements, from bit 0 of a lane on, each in its byte. */
+FOCI_INLINE __m512i spread_bits(__m512i lanes)
+{
+    int32_t bytes[16];
+    for (int n = 0; n < 16; n++)
+        bytes[n] = (n & 1) << 4 | (n & 2) << 11 | (n & 4) << 18 | (n & 8) << 25;
+    return _mm512_permutexvar_epi32(lanes, _mm512_loadu_si512(bytes));
+}
+
+/* Levels from the lower half of each byte and their fifth bits. */
+FOCI_INLINE __m512i join_levels(__m512i q, __m512i fifths)
+{
+    return _mm512_ternarylogic_epi32(q, _mm512_set1_epi8(15), fifths, 0xEA); /* (q & 15) | fifths */
+}
+
+/* The first or second half of each lane as a float. */
+FOCI_INLINE __m512 widen_halves(__m512i lanes, int half)
+{
+    uint16_t index[32];
+    for (int n = 0; n < 32; n++) index[n] = (uint16_t)(n % 16 * 2 + half);
+    const __m512i packed = _mm512_permutexvar_epi16(_mm512_loadu_si512(index), lanes);
+    return _mm512_cvtph_ps(_mm512_castsi512_si256(packed));
+}
+
+FOCI_INLINE lane_block unpack_lanes(const lane_words *w, const focal_dtype type)
+{
+    lane_block b;
+    b.d = widen_halves(w->factors, type == FOCAL_Q5_0);
+    b.m = type == FOCAL_Q5_1 ? widen_halves(w->factors, 1) : b.d;
+#pragma GCC unroll 4
+    for (int n = 0; n < LANE_WORDS; n++) {
+        const __m512i lo = spread_bits(_mm512_srli_epi32(w->high, (unsigned)(4 * n)));
+        const __m512i hi = spread_bits(_mm512_srli_epi32(w->high, (unsigned)(16 + 4 * n)));
+        b.lo[n] = join_levels(w->q[n], lo);
+        b.hi[n] = join_levels(_mm512_srli_epi16(w->q[n], 4), hi);
+    }
+    return b;
+}
+
+FOCI_INLINE __m512i broadcast_word(const int8_t *x)
+{
+    int32_t word;
+    memcpy(&word, x, sizeof word);
+    return _mm512_set1_epi32(word);
+}
+
+/* Sums of products with the 32 elements of x whose halves begin here and 64 bytes further. Two sums,
+ * because each waits for its last product. */
+FOCI_INLINE __m512i dot_lanes(const lane_block *b, const int8_t *x)
+{
+    __m512i lo = _mm512_setzero_si512(), hi = lo;
+#pragma GCC unroll 4
+    for (int n = 0; n < LANE_WORDS; n++) {
+        lo = _mm512_dpbusd_epi32(lo, b->lo[n], broadcast_word(x + (ptrdiff_t)4 * n));
+        hi = _mm512_dpbusd_epi32(hi, b->hi[n], broadcast_word(x + 64 + (ptrdiff_t)4 * n));
+    }
+    return _mm512_add_epi32(lo, hi);
+}
+
+/* sums[c * stride + r] = row r of w, of which there are LANE_ROWS, with row c of x. Every sum is
+ * made for itself: no bit depends on count. */
+FOCI_INLINE void sum_lanes(const byte_group *w, const focal_dtype type, const byte_x *x,
+                           float *sums, int64_t stride, const int count)
+{
+    __m512 total[BYTE_SUMS];
+    const int64_t bytes = (int64_t)2 * words_of_type(type).words;
+    const uint8_t *from = w->first, *ahead = from + (LANE_ROWS - 1) * w->row_bytes + BYTES_AHEAD;
+#pragma GCC unroll 4
+    for (int c = 0; c < count; c++) total[c] = _mm512_setzero_ps();
+    for (int64_t n = 0; n < w->K / 32; n++, from += bytes, ahead += LANE_ROWS * bytes) {
+        const int64_t place = n / 4 * 128 + n % 4 * 16;
+        const float *factor = x->factor + n / 8 * FOCI_BYTE_FACTORS + n % 8 / 4 * 8 + n % 4;
+        ask_for(ahead, LANE_ROWS * bytes);
+        const lane_words words = load_words(from + bytes, type, w->row_bytes, n == 0);
+        const lane_block b = unpack_lanes(&words, type);
+#pragma GCC unroll 4
+        for (int c = 0; c < count; c++) {
+            const __m512i high = dot_lanes(&b, x->high + c * x->q_stride + place);
+            const __m512i low = dot_lanes(&b, x->low + c * x->q_stride + place);
+            const __m512 dots =
+                _mm512_cvtepi32_ps(_mm512_add_epi32(_mm512_slli_epi32(high, 8), low));
+            const __m512 d_x = _mm512_set1_ps(factor[c * x->factor_stride]);
+            const __m512 sum_x = _mm512_set1_ps(factor[c * x->factor_stride + 4]);
+            if (type == FOCAL_Q5_1) {
+                total[c] = _mm512_fmadd_ps(_mm512_mul_ps(dots, d_x), b.d, total[c]);
+                total[c] = _mm512_fmadd_ps(b.m, sum_x, total[c]);
+            } else {
+                total[c] = _mm512_fmadd_ps(_mm512_fmadd_ps(dots, d_x, sum_x), b.d, total[c]);
+            }
+        }
+    }
+#pragma GCC unroll 4
+    for (int c = 0; c < count; c++) _mm512_storeu_ps(sums + c * stride, total[c]);
+}
+
+#endif /* FOCI_OPS_MATMUL_BYTES_LANES_AVX512_H */
