@@ -8,7 +8,9 @@
 #include "base/error.h"
 #include "ops/route/route_check.h"
 
-enum { PIECE_ELEMENTS = 1 << 12 /* of s; a few microseconds of comparing */ };
+enum {
+    PIECE_ELEMENTS = 1 << 13 /* of s: a few microseconds of comparing, more than waking a thread */
+};
 
 static const foci_rows_kernel kernels[] = {
     {"avx512", FOCI_AVX512, foci_route_top_avx512},

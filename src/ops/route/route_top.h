@@ -5,7 +5,8 @@
 #include "focal/route.h"
 #include "ops/rows.h"
 
-/* groups (rows, top) of s (rows, K), as focal_route_top() says; 1 <= top <= K <= FOCAL_MAX_GROUPS. */
+/* groups (rows, top) of s (rows, K), as focal_route_top() says; 1 <= top <= K <= FOCAL_MAX_GROUPS.
+ */
 typedef struct foci_route_top_args {
     int32_t K, top;
     const float *s;
