@@ -338,7 +338,8 @@ static void free_side(route_side *side)
     focal_keyset_free(r->set);
 }
 
-/* The kernel that takes the scores; the other stages have one implementation each. */
+/* The kernel that takes the scores; the other stages have one implementation each, but for the
+ * choice of groups, which is a small part of its stage. */
 static const char *kernel_of(const struct route_stage *stage, const route_side *side)
 {
     const focal_route_args args = scores_args(side);

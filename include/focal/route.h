@@ -50,7 +50,8 @@ FOCAL_API focal_status focal_route_scores_backward(focal_ctx *ctx, const focal_r
 
 /* The name of the kernel that would take the scores, forward and backward; NULL when the call is
  * wrong or the pinned kernel cannot take it. A pinned name that routing does not have pins nothing
- * here. The other calls of this file have one implementation each. */
+ * here. Of the other calls of this file focal_route_top() has kernels too, which all give the same
+ * groups. */
 FOCAL_API const char *focal_route_kernel_name(focal_ctx *ctx, const focal_route_args *args);
 
 /* The index-th kernel's name, fastest first, and whether this machine can use it; NULL past the

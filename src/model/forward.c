@@ -300,39 +300,48 @@ static int32_t store_count(const focal_cache *cache)
     return cache->groups ? cache->seqs[0].chains->stores : 1;
 }
 
-/* Whether a query of the pass has keys beyond its window and the sinks. */
-static bool has_distant_keys(const pass *p)
+/* The first row of the pass that has keys beyond its window and the sinks; T: none has. */
+static int64_t first_distant_row(const pass *p)
 {
     const foci_groups_run *run = &p->cache->run;
-    for (int32_t n = 0; n < p->args->item_count; n++) {
+    const int64_t near = (int64_t)run->window + 1 + run->sinks;
+    int64_t row = 0;
+    for (int32_t n = 0; n < p->args->item_count; row += p->args->items[n++].count) {
         const focal_batch_item *item = &p->args->items[n];
-        const int64_t length = (int64_t)p->cache->seqs[item->sequence].length + item->count;
-        if (length > (int64_t)run->window + 1 + run->sinks) return true;
+        const int64_t length = p->cache->seqs[item->sequence].length;
+        if (length + item->count > near) return row + foci_max64(near - length, 0);
     }
-    return false;
+    return row;
+}
+
+/* The groups that the pass's tokens look into. Those before the first that has distant keys would
+ * find nothing in any group, so theirs are not computed. */
+static focal_status find_query_groups(const pass *p, const focal_router *router, const float *h)
+{
+    const int64_t first = first_distant_row(p), near = first * router->routers;
+    const int32_t top = p->cache->run.top, count = p->T - (int32_t)first;
+    const focal_route_args args = {
+        .router = router, .T = count, .h = h + first * router->C, .sq = p->query_scores};
+    for (int64_t n = 0; n < near * top; n++) p->query_groups[n] = (int32_t)(n % top);
+    if (count == 0) return FOCAL_OK;
+    FOCAL_TRY(focal_route_scores(p->ctx, &args));
+    return focal_route_top(p->ctx, (int64_t)count * router->routers, router->K, top,
+                           p->query_scores, p->query_groups + near * top);
 }
 
 /* The groups of the pass's tokens as keys, and those that they look into. */
 static focal_status find_groups(const pass *p, int32_t layer, const float *h)
 {
     const foci_groups *groups = p->cache->groups;
-    const foci_groups_shape *shape = &groups->shape;
-    const int32_t top = p->cache->run.top;
-    const int64_t rows = (int64_t)p->T * shape->routers;
-    const bool is_shared = shape->mode == FOCAL_SHARED, is_distant = has_distant_keys(p);
-    const focal_route_args args = {.router = &groups->layers[layer].router,
-                                   .T = p->T,
-                                   .h = h,
-                                   .sk = p->key_scores,
-                                   .sq = is_shared || !is_distant ? NULL : p->query_scores};
+    const focal_router *router = &groups->layers[layer].router;
+    const int64_t rows = (int64_t)p->T * router->routers;
+    const focal_route_args args = {.router = router, .T = p->T, .h = h, .sk = p->key_scores};
     FOCAL_TRY(focal_route_scores(p->ctx, &args));
-    if (is_shared)
-        return focal_route_top(p->ctx, rows, shape->K, top, p->key_scores, p->query_groups);
-    FOCAL_TRY(focal_route_top(p->ctx, rows, shape->K, 1, p->key_scores, p->key_groups));
-    if (is_distant)
-        return focal_route_top(p->ctx, rows, shape->K, top, p->query_scores, p->query_groups);
-    for (int64_t n = 0; n < rows * top; n++) p->query_groups[n] = (int32_t)(n % top);
-    return FOCAL_OK;
+    if (groups->shape.mode == FOCAL_SHARED)
+        return focal_route_top(p->ctx, rows, router->K, p->cache->run.top, p->key_scores,
+                               p->query_groups);
+    FOCAL_TRY(focal_route_top(p->ctx, rows, router->K, 1, p->key_scores, p->key_groups));
+    return find_query_groups(p, router, h);
 }
 
 /* The pass's tokens in the chains of their groups, where their keys and values will lie, and the

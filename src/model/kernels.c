@@ -16,6 +16,7 @@
 #include "ops/quant/q8_rows.h"
 #include "ops/quant/quant_kernels.h"
 #include "ops/rope/rope_backward.h"
+#include "ops/route/route_top.h"
 #include "ops/sum_squares.h"
 #include "ops/temperature/temperature.h"
 
@@ -113,6 +114,7 @@ static const struct operation {
     {"rope", &foci_rope_op, NULL, NULL},
     {"q8_rows", &foci_q8_rows_op, NULL, NULL},
     {"route", NULL, focal_route_kernel_at, pick_route},
+    {"route_top", &foci_route_top_op, NULL, NULL},
     {"attn", NULL, focal_attn_kernel_at, pick_attn},
     {"gate", &foci_gate_op, NULL, NULL},
     {"soft_cap", &foci_soft_cap_op, NULL, NULL},

@@ -150,6 +150,11 @@ static inline uint32_t v_greater(vec a, vec b)
     return (uint32_t)_mm256_movemask_ps(_mm256_cmp_ps(a, b, _CMP_GT_OQ));
 }
 
+static inline vec v_where_greater(vec a, vec b, vec x, vec y)
+{
+    return _mm256_blendv_ps(y, x, _mm256_cmp_ps(a, b, _CMP_GT_OQ));
+}
+
 static inline float v_reduce_max(vec x)
 {
     __m128 y = _mm_max_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));

@@ -143,6 +143,12 @@ static inline uint32_t v_greater(vec a, vec b)
     return _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ);
 }
 
+/* Lane n is x's where a is greater than b there (false for NaN), else y's. */
+static inline vec v_where_greater(vec a, vec b, vec x, vec y)
+{
+    return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(a, b, _CMP_GT_OQ), y, x);
+}
+
 static inline float v_reduce_max(vec x)
 {
     return _mm512_reduce_max_ps(x);

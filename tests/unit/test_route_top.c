@@ -1,4 +1,4 @@
-/* The k best groups: exactly the oracle's, with ties, NaN and infinities. */
+/* The k best groups: of every kernel exactly the oracle's, with ties, NaN and infinities. */
 #include "support/check.h"
 
 #include <math.h>
@@ -6,24 +6,46 @@
 
 #include "base/random.h"
 #include "focal/route.h"
+#include "ops/route/route_top.h"
+#include "support/op_cases.h"
 #include "support/oracle_route.h"
 #include "support/route_cases.h"
 
+/* got (rows, k) and one behind them, which nobody may have written. */
+static void assert_groups(const char *name, const int32_t *got, const int32_t *exact, int64_t rows,
+                          int32_t k)
+{
+    for (int64_t i = 0; i < rows * k; i++)
+        if (got[i] != exact[i])
+            fail_msg("%s: row %lld of %lld, k %d: place %lld is %d, expected %d", name,
+                     (long long)(i / k), (long long)rows, k, (long long)(i % k), got[i], exact[i]);
+    assert_int_equal(got[rows * k], -7);
+}
+
+static void clear(int32_t *got, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++) got[i] = -7;
+}
+
 static void check(focal_ctx *ctx, int64_t rows, int32_t K, int32_t k, const float *s)
 {
-    const int64_t n = rows * k;
+    const int64_t n = rows * k, half = rows / 2;
     int32_t *got = new_array((size_t)n + 1, sizeof *got),
             *exact = new_array((size_t)n, sizeof *got);
-    for (int64_t i = 0; i <= n; i++) got[i] = -7;
     double *s64 = to_doubles(s, rows * K);
-    assert_status(ctx, focal_route_top(ctx, rows, K, k, s, got), FOCAL_OK);
     oracle_route_top(rows, K, k, s64, exact);
-    for (int64_t i = 0; i < n; i++)
-        if (got[i] != exact[i])
-            fail_msg("row %lld of %lld, K %d k %d: place %lld is %d, expected %d",
-                     (long long)(i / k), (long long)rows, K, k, (long long)(i % k), got[i],
-                     exact[i]);
-    assert_int_equal(got[n], -7);
+    clear(got, n + 1);
+    assert_status(ctx, focal_route_top(ctx, rows, K, k, s, got), FOCAL_OK);
+    assert_groups("call", got, exact, rows, k);
+    size_t next = 0;
+    for (const foci_rows_kernel *kernel; (kernel = next_kernel(ctx, &foci_route_top_op, &next));) {
+        const foci_route_top_args args = {.K = K, .top = k, .s = s, .groups = got};
+        clear(got, n + 1);
+        kernel->run(&args, half, rows - half); /* in two pieces, as threads would */
+        kernel->run(&args, 0, half);
+        assert_groups(kernel->name, got, exact, rows, k);
+        note_ran("route_top", kernel->name);
+    }
     free(got);
     free(exact);
     free(s64);
@@ -46,6 +68,8 @@ static void without_ties(void **state)
             check(*state, all_rows[r], K, K, s);
             free(s);
         }
+    note_without("route_top", "avx512bf16");
+    assert_ran("route_top", "ref");
 }
 
 /* Few values, so nearly every row has ties; the two zeros are equal. */

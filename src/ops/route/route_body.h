@@ -15,6 +15,7 @@
 #include "ops/route/route_check.h"
 #include "ops/route/route_kernels.h"
 #include "ops/route/route_tiles.h"
+#include "simd/vec_rows.h"
 
 enum {
     BLOCK = 64,         /* tokens projected together: their z stays in the caches */
@@ -166,6 +167,14 @@ static inline float make_unit(float *z, int64_t width)
     return 1.0F / norm;
 }
 
+static inline void add_offset(float *z, const float *a, int64_t width)
+{
+    for (int64_t n = 0; n < width; n += VL) {
+        const int64_t lanes = v_lanes(n, width);
+        v_store(z + n, v_add(v_load(z + n), v_load_lanes(a + n, lanes)));
+    }
+}
+
 /* z (count, columns) of `count` tokens from `first` on; scales (count, routers), when not NULL,
  * get 1 / norm, or 1 when raw. */
 static void project(const plan *x, const side *s, int64_t first, int64_t count, float *z,
@@ -186,8 +195,7 @@ static void project(const plan *x, const side *s, int64_t first, int64_t count, 
                         .out_row = x->columns});
     for (int64_t row = 0; row < count * r->routers; row++) {
         float *mine = z + row * x->width;
-        const float *a = s->a ? s->a + row % r->routers * r->R : NULL;
-        for (int64_t n = 0; n < r->R && a; n++) mine[n] += a[n];
+        if (s->a) add_offset(mine, s->a + row % r->routers * r->R, r->R);
         const float scale = r->is_raw ? 1.0F : make_unit(mine, x->width);
         if (scales) scales[row] = scale;
     }
@@ -198,10 +206,14 @@ static void store_scores(const plan *x, const side *s, int64_t token, int64_t ro
 {
     const focal_router *r = x->router;
     const int64_t at = (token * r->routers + router) * r->K;
-    const float *beta = s->beta ? s->beta + router * r->K : NULL;
-    for (int64_t c = 0; c < r->K && s->sk; c++) s->sk[at + c] = scores[c];
-    for (int64_t c = 0; c < r->K && s->sk && beta; c++) s->sk[at + c] += beta[c];
-    for (int64_t c = 0; c < r->K && s->sq; c++) s->sq[at + c] = scores[c];
+    for (int64_t n = 0; n < r->K; n += VL) {
+        const int64_t lanes = v_lanes(n, r->K);
+        const vec score = v_load(scores + n);
+        vec key_score = score;
+        if (s->beta) key_score = v_add(score, v_load_lanes(s->beta + router * r->K + n, lanes));
+        if (s->sk) v_store_lanes(s->sk, FOCAL_F32, at + n, key_score, lanes);
+        if (s->sq) v_store_lanes(s->sq, FOCAL_F32, at + n, score, lanes);
+    }
 }
 
 static void score_block(void *arg, int64_t index, int32_t thread)

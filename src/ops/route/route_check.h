@@ -26,4 +26,13 @@ static inline focal_status foci_route_check_sizes(focal_ctx *ctx, const char *wh
     return FOCAL_OK;
 }
 
+/* The same for calls that take rows of K scores. */
+static inline focal_status foci_route_check_rows(focal_ctx *ctx, const char *what, int64_t rows,
+                                                 int32_t K)
+{
+    if (rows < 1 || rows > INT64_MAX / FOCAL_MAX_GROUPS / 8)
+        return foci_fail(ctx, FOCAL_EINVAL, "%s: cannot take %lld rows", what, (long long)rows);
+    return foci_route_check_sizes(ctx, what, 1, 1, K);
+}
+
 #endif /* FOCI_OPS_ROUTE_ROUTE_CHECK_H */

@@ -1,5 +1,5 @@
-/* Soft and hard memberships from scores: softmax over the groups with its gradient, the best
- * groups of a row, and what reports show of soft groups. Rows are independent. */
+/* Soft memberships from scores: softmax over the groups with its gradient, and what reports show of
+ * soft groups. Rows are independent. */
 #include <math.h>
 
 #include "base/ctx.h"
@@ -12,22 +12,14 @@ enum { ROWS_OF_ITEM = 1024 };
 
 typedef struct row_job {
     int64_t rows;
-    int32_t K, top;
+    int32_t K;
     const float *s, *g, *dg;
     float *out;
-    int32_t *groups;
 } row_job;
 
 static int64_t row_end(const row_job *job, int64_t index)
 {
     return foci_min64((index + 1) * ROWS_OF_ITEM, job->rows);
-}
-
-static focal_status check_rows(focal_ctx *ctx, const char *what, int64_t rows, int32_t K)
-{
-    if (rows < 1 || rows > INT64_MAX / FOCAL_MAX_GROUPS / 8)
-        return foci_fail(ctx, FOCAL_EINVAL, "%s: cannot take %lld rows", what, (long long)rows);
-    return foci_route_check_sizes(ctx, what, 1, 1, K);
 }
 
 static void soften_rows(void *arg, int64_t index, int32_t thread)
@@ -53,7 +45,7 @@ static void soften_rows(void *arg, int64_t index, int32_t thread)
 focal_status focal_route_soften(focal_ctx *ctx, int64_t rows, int32_t K, const float *s, float *g)
 {
     if (!ctx) return FOCAL_EINVAL;
-    FOCAL_TRY(check_rows(ctx, "soften", rows, K));
+    FOCAL_TRY(foci_route_check_rows(ctx, "soften", rows, K));
     if (!s || !g) return foci_fail(ctx, FOCAL_EINVAL, "soften: s and g must be set");
     row_job job = {.rows = rows, .K = K, .s = s};
     job.out = g;
@@ -80,48 +72,12 @@ focal_status focal_route_soften_backward(focal_ctx *ctx, int64_t rows, int32_t K
                                          const float *dg, float *ds)
 {
     if (!ctx) return FOCAL_EINVAL;
-    FOCAL_TRY(check_rows(ctx, "soften backward", rows, K));
+    FOCAL_TRY(foci_route_check_rows(ctx, "soften backward", rows, K));
     if (!g || !dg || !ds)
         return foci_fail(ctx, FOCAL_EINVAL, "soften backward: g, dg and ds must be set");
     row_job job = {.rows = rows, .K = K, .g = g, .dg = dg};
     job.out = ds;
     foci_parallel(ctx, foci_pieces(rows, ROWS_OF_ITEM), soften_rows_backward, &job);
-    return FOCAL_OK;
-}
-
-/* A group's place is the number of groups before it: better ones, and equal ones of lower index.
- * Counting all pairs has no branch to mispredict, which sorting by insertion paid for. */
-static void top_of_row(const float *s, int32_t K, int32_t top, int32_t *groups)
-{
-    float score[FOCAL_MAX_GROUPS];
-    for (int32_t c = 0; c < K; c++) score[c] = isnan(s[c]) ? -INFINITY : s[c];
-    for (int32_t c = 0; c < K; c++) {
-        int32_t place = 0;
-        for (int32_t n = 0; n < c; n++) place += score[n] >= score[c];
-        for (int32_t n = c + 1; n < K; n++) place += score[n] > score[c];
-        if (place < top) groups[place] = c;
-    }
-}
-
-static void top_rows(void *arg, int64_t index, int32_t thread)
-{
-    const row_job *job = arg;
-    (void)thread;
-    for (int64_t row = index * ROWS_OF_ITEM; row < row_end(job, index); row++)
-        top_of_row(job->s + row * job->K, job->K, job->top, job->groups + row * job->top);
-}
-
-focal_status focal_route_top(focal_ctx *ctx, int64_t rows, int32_t K, int32_t k, const float *s,
-                             int32_t *groups)
-{
-    if (!ctx) return FOCAL_EINVAL;
-    FOCAL_TRY(check_rows(ctx, "top", rows, K));
-    if (k < 1 || k > K)
-        return foci_fail(ctx, FOCAL_EINVAL, "top: k is %d, it must be 1 to K = %d", k, K);
-    if (!s || !groups) return foci_fail(ctx, FOCAL_EINVAL, "top: s and groups must be set");
-    row_job job = {.rows = rows, .K = K, .top = k, .s = s};
-    job.groups = groups;
-    foci_parallel(ctx, foci_pieces(rows, ROWS_OF_ITEM), top_rows, &job);
     return FOCAL_OK;
 }
 
