@@ -1,8 +1,13 @@
 /* Products of weights by oneDNN: our threads call it, each for its own outputs, with weights that
  * they expand into scratch. It must not start threads itself, so each call tells its OpenMP so. */
 #include <oneapi/dnnl/dnnl.h>
+#include <pthread.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 
 #include "base/ctx.h"
 #include "base/error.h"
@@ -37,6 +42,27 @@ typedef struct gemm_call {
     size_t pad_bytes, thread_bytes;
     _Atomic dnnl_status_t status;
 } gemm_call;
+
+/* Some virtual machines show AMX and hide its palettes: every tile instruction is illegal there,
+ * and oneDNN would run them. */
+static bool has_broken_amx(void)
+{
+#if defined(__x86_64__)
+    enum { FEATURES = 7, AMX_TILE = 24, PALETTES = 0x1D };
+    unsigned a, b, c, d;
+    if (!__get_cpuid_count(FEATURES, 0, &a, &b, &c, &d) || !(d >> AMX_TILE & 1U)) return false;
+    return !__get_cpuid_count(PALETTES, 1, &a, &b, &c, &d) || a == 0;
+#else
+    return false;
+#endif
+}
+
+/* Before oneDNN looks at the processor. What a user has said of it stays. */
+static void limit_onednn(void)
+{
+    const bool is_limited = getenv("ONEDNN_MAX_CPU_ISA") || getenv("DNNL_MAX_CPU_ISA");
+    if (!is_limited && has_broken_amx()) (void)dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx512_core_bf16);
+}
 
 static bool can_run(const focal_ctx *ctx, const foci_matmul_args *a)
 {
@@ -181,6 +207,8 @@ static int64_t choose_chunk(const foci_matmul_args *a)
 
 static dnnl_status_t make_gemms(gemm_call *c)
 {
+    static pthread_once_t is_limited = PTHREAD_ONCE_INIT;
+    (void)pthread_once(&is_limited, limit_onednn);
     DNNL_TRY(dnnl_engine_create(&c->engine, dnnl_cpu, 0));
     DNNL_TRY(make_gemm(c, c->chunk, &c->whole));
     const int64_t rest = c->a->N % c->chunk;
