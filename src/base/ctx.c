@@ -13,6 +13,7 @@
 #include <sys/mman.h>
 #endif
 
+#include "base/amx.h"
 #include "base/bf16.h"
 #include "base/error.h"
 #include "base/pool.h"
@@ -112,16 +113,18 @@ static unsigned detect_features(void)
     if ((features & FOCI_AVX512) && __builtin_cpu_supports("avx512vnni") &&
         __builtin_cpu_supports("avx512bf16"))
         features |= FOCI_AVX512BF16;
+    if ((features & FOCI_AVX512BF16) && foci_amx_ask()) features |= FOCI_AMX;
 #endif
     return features;
 }
 
 static void name_features(focal_ctx *ctx)
 {
-    (void)snprintf(ctx->feature_names, sizeof ctx->feature_names, "%s%s%s",
+    (void)snprintf(ctx->feature_names, sizeof ctx->feature_names, "%s%s%s%s",
                    ctx->features & FOCI_AVX2 ? "avx2" : "",
                    ctx->features & FOCI_AVX512 ? " avx512" : "",
-                   ctx->features & FOCI_AVX512BF16 ? " avx512bf16" : "");
+                   ctx->features & FOCI_AVX512BF16 ? " avx512bf16" : "",
+                   ctx->features & FOCI_AMX ? " amx" : "");
 }
 
 /* OMP_NUM_THREADS may be a list, one entry a nesting level: the first is ours. 0: not set, -1: not

@@ -5,9 +5,10 @@
 #include "focal/base.h"
 
 typedef enum foci_feature {
-    FOCI_AVX2 = 1U << 0,      /* with FMA */
-    FOCI_AVX512 = 1U << 1,    /* F, BW, DQ and VL */
-    FOCI_AVX512BF16 = 1U << 2 /* vdpbf16ps, and VNNI */
+    FOCI_AVX2 = 1U << 0,       /* with FMA */
+    FOCI_AVX512 = 1U << 1,     /* F, BW, DQ and VL */
+    FOCI_AVX512BF16 = 1U << 2, /* vdpbf16ps, and VNNI */
+    FOCI_AMX = 1U << 3         /* tiles of bfloat16 */
 } foci_feature;
 
 /* True when the CPU and the system offer every feature in the set. */

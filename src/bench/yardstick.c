@@ -25,6 +25,7 @@ static const struct peak_kernel {
     int64_t rounds;
     float (*run)(int64_t rounds);
 } peak_kernels[] = {
+    {FOCI_AMX, FOCAL_BF16, 16 * 16 * 32, 5000, foci_peak_amx},
     {FOCI_AVX512BF16, FOCAL_BF16, 32, 80000, foci_peak_avx512bf16},
     {FOCI_AVX512, FOCAL_F32, 16, 80000, foci_peak_avx512},
     {FOCI_AVX2, FOCAL_F32, 8, 160000, foci_peak_avx2},

@@ -12,5 +12,6 @@ float foci_peak_plain(int64_t rounds);      /* 4 multiply-adds an instruction, o
 float foci_peak_avx2(int64_t rounds);       /* 8 */
 float foci_peak_avx512(int64_t rounds);     /* 16 */
 float foci_peak_avx512bf16(int64_t rounds); /* 32, of bfloat16 */
+float foci_peak_amx(int64_t rounds);        /* 16 x 16 x 32, of bfloat16 */
 
 #endif /* FOCI_BENCH_YARDSTICK_KERNELS_H */
