@@ -3,7 +3,6 @@
 #include <oneapi/dnnl/dnnl.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdlib.h>
 #include <string.h>
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -57,11 +56,10 @@ static bool has_broken_amx(void)
 #endif
 }
 
-/* Before oneDNN looks at the processor. What a user has said of it stays. */
+/* Before oneDNN looks at the processor. */
 static void limit_onednn(void)
 {
-    const bool is_limited = getenv("ONEDNN_MAX_CPU_ISA") || getenv("DNNL_MAX_CPU_ISA");
-    if (!is_limited && has_broken_amx()) (void)dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx512_core_bf16);
+    if (has_broken_amx()) (void)dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx512_core_bf16);
 }
 
 static bool can_run(const focal_ctx *ctx, const foci_matmul_args *a)
