@@ -146,10 +146,11 @@ static void few_rows_are_alone(void **state)
     focal_ctx *ctx = *state;
     static const int64_t counts[] = {2, 3, 5, 8, 31, FOCI_MATMUL_FEW - 1, FOCI_MATMUL_FEW};
     static const focal_dtype types[][2] = {
-        {FOCAL_F32, FOCAL_F32},   {FOCAL_F32, FOCAL_BF16},  {FOCAL_F32, FOCAL_Q4_1},
-        {FOCAL_BF16, FOCAL_F32},  {FOCAL_BF16, FOCAL_BF16}, {FOCAL_BF16, FOCAL_Q4_1},
-        {FOCAL_Q8_0, FOCAL_Q4_1}, {FOCAL_Q8_0, FOCAL_Q8_0}, {FOCAL_Q8_0, FOCAL_Q4_K},
-        {FOCAL_Q8_0, FOCAL_Q6_K}, {FOCAL_Q8_0, FOCAL_Q5_0}, {FOCAL_Q8_0, FOCAL_Q5_1}};
+        {FOCAL_F32, FOCAL_F32},    {FOCAL_F32, FOCAL_BF16},  {FOCAL_F32, FOCAL_Q4_1},
+        {FOCAL_BF16, FOCAL_F32},   {FOCAL_BF16, FOCAL_BF16}, {FOCAL_BF16, FOCAL_Q4_1},
+        {FOCAL_Q8_0, FOCAL_Q4_1},  {FOCAL_Q8_0, FOCAL_Q8_0}, {FOCAL_Q8_0, FOCAL_Q4_K},
+        {FOCAL_Q8_0, FOCAL_Q6_K},  {FOCAL_Q8_0, FOCAL_Q5_0}, {FOCAL_Q8_0, FOCAL_Q5_1},
+        {FOCAL_Q8_0, FOCAL_IQ4_NL}};
     for (size_t pair = 0; pair < FOCAL_COUNT(types); pair++) {
         matmul_spec spec = {.M = FOCI_MATMUL_FEW, .N = 43, .K = 300};
         spec.rounds = types[pair][0] == FOCAL_Q8_0; /* stands for it */

@@ -27,9 +27,10 @@ static void run_kernels(focal_ctx *ctx, matmul_case *c)
 static void every_number_of_rows_matches_oracle(void **state)
 {
     static const int64_t N[] = {1, 3, 4, 15, 16, 17, 31, 32, 33, 47, 48, 64, 65};
-    static const int64_t K[] = {32, 64, 96, 128, 160, 256, 288, 512, 544, 576};
+    static const int64_t K[] = {32, 64, 96, 128, 160, 256, 288, 576, 1024, 1056};
     static const int64_t M[] = {1, 2, 3, 4, 7};
-    static const focal_dtype types[] = {FOCAL_Q5_0, FOCAL_Q5_1, FOCAL_Q4_0, FOCAL_Q8_0};
+    static const focal_dtype types[] = {FOCAL_Q5_0, FOCAL_Q5_1, FOCAL_Q4_0, FOCAL_IQ4_NL,
+                                        FOCAL_Q8_0};
     uint64_t seed = 1;
     for (size_t t = 0; t < FOCAL_COUNT(types); t++) {
         for (size_t n = 0; n < FOCAL_COUNT(N); n++) {

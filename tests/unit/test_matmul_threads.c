@@ -21,6 +21,7 @@ static const matmul_spec specs[] = {
     {.M = 5, .N = 200, .K = 320, .w = FOCAL_Q8_0},
     {.M = 1, .N = 300, .K = 576, .w = FOCAL_Q4_1, .rounds = true},
     {.M = 1, .N = 1003, .K = 576, .w = FOCAL_Q5_0, .rounds = true},
+    {.M = 2, .N = 1003, .K = 320, .w = FOCAL_Q4_0, .rounds = true},
     {.M = 6, .N = 501, .K = 320, .w = FOCAL_Q5_1, .rounds = true},
     {.M = 80, .N = 200, .K = 90, .is_transposed = true, .w = FOCAL_F16},
     {.M = 90, .N = 300, .K = 90, .is_transposed = true, .w = FOCAL_Q4_1},

@@ -449,16 +449,16 @@ FOCI_INLINE void store_totals(const byte_sums s[BYTE_SUMS], const focal_dtype ty
 
 #include "ops/matmul/bytes_lanes_avx512.h"
 
-/* Rows of w that are read side by side. */
-FOCI_INLINE int64_t rows_abreast(const focal_dtype type)
+/* Rows of w, of K elements, that are read side by side. */
+FOCI_INLINE int64_t rows_abreast(const focal_dtype type, int64_t K)
 {
-    return is_lane_type(type) ? LANE_ROWS : BYTE_PAIR;
+    return takes_lanes(type, K) ? LANE_ROWS : BYTE_PAIR;
 }
 
 FOCI_INLINE void dot_group(const byte_group *w, const focal_dtype type, const byte_x *x,
                            float *sums, int64_t stride, const int count)
 {
-    if (is_lane_type(type) && w->rows == LANE_ROWS)
+    if (takes_lanes(type, w->K) && w->rows == LANE_ROWS)
         sum_lanes(w, type, x, sums, stride, count);
     else
         dot_in_turn(w, type, x, sums, stride, count);

@@ -21,9 +21,9 @@ typedef struct byte_call {
 } byte_call;
 
 /* Rows of w that are multiplied together, where as many are left; else up to BYTE_SUMS are. */
-FOCI_INLINE int64_t group_rows(const focal_dtype type)
+FOCI_INLINE int64_t group_rows(const focal_dtype type, int64_t K)
 {
-    return foci_max64(rows_abreast(type), BYTE_SUMS);
+    return foci_max64(rows_abreast(type, K), BYTE_SUMS);
 }
 
 /* The group of `rows` rows of w from n on with rows [m, m + count) of x, 1, 2 or 4 of them;
@@ -49,7 +49,7 @@ FOCI_INLINE void byte_columns(const byte_call *b, const focal_dtype type, int64_
                               int64_t rows, int64_t begin, int64_t end)
 {
     float sums[BYTE_ROWS][FEW_COLUMNS];
-    const int64_t whole = group_rows(type);
+    const int64_t whole = group_rows(type, b->a->K);
     for (int64_t n = begin, group; n < end; n += group) {
         int64_t m = 0;
         group = n + whole <= end ? whole : foci_min64(BYTE_SUMS, end - n);
@@ -125,7 +125,7 @@ static int64_t item_count(const byte_calls *calls)
 static int64_t row_from(const byte_call *b, int64_t byte)
 {
     const int64_t row = foci_pieces(foci_max64(byte - b->first, 0), b->row_bytes);
-    return foci_min64(foci_round_up(row, group_rows(b->a->w_dtype)), b->a->N);
+    return foci_min64(foci_round_up(row, group_rows(b->a->w_dtype, b->a->K)), b->a->N);
 }
 
 static void byte_item(void *arg, int64_t index, int32_t thread)
@@ -139,7 +139,7 @@ static void byte_item(void *arg, int64_t index, int32_t thread)
         /* Nobody has asked for what an item begins with. */
         if (first < last)
             ask_for((const uint8_t *)b->a->w + first * b->row_bytes,
-                    BYTES_AHEAD + (rows_abreast(b->a->w_dtype) - 1) * b->row_bytes);
+                    BYTES_AHEAD + (rows_abreast(b->a->w_dtype, b->a->K) - 1) * b->row_bytes);
         for (int64_t begin = first, end; begin < last; begin = end) {
             end = foci_min64(last, begin + FEW_COLUMNS);
             byte_rows(b, begin, end);
