@@ -13,6 +13,7 @@
 enum { ASSIGNMENT_BYTES = 256, MOST_SETTINGS = 32 };
 
 #define METHODS "focus|temperature|none|random|start"
+enum { METHOD_NONE = 2 };
 
 /* An option that is a key of run files. */
 typedef struct setting {
@@ -186,6 +187,12 @@ static int find_run_file(fit_request *f)
     return CLI_DONE;
 }
 
+/* A control that needs no text. */
+static bool is_window(const fit_request *f)
+{
+    return f->settings[0].is_given && f->settings[0].choice == METHOD_NONE;
+}
+
 static int start(fit_request *f)
 {
     train_request *r = &f->train;
@@ -200,10 +207,12 @@ static int start(fit_request *f)
     }
     const int code = find_run_file(f);
     if (code != CLI_DONE) return code;
+    if (r->texts.count == 0 && !f->run_file && !f->model)
+        return cli_wrong("fit: texts, a run file, or the folder of a run; see focal fit --help");
     if (!f->model && !f->run_file)
         return cli_wrong("fit: -m MODEL says what groups are fitted to; see focal fit --help");
     if (!r->out) return cli_wrong("fit: -o DIR says where the adapter goes; see focal fit --help");
-    if (r->texts.count == 0 && !f->run_file)
+    if (r->texts.count == 0 && !f->run_file && !is_window(f))
         return cli_wrong("fit: texts to fit groups on; see focal fit --help");
     return fit(f);
 }
@@ -303,7 +312,7 @@ int cli_fit(int argc, char **argv)
         .examples = "  focal fit -m smollm2 books/*.txt -o adapter\n"
                     "  focal fit adapter\n"
                     "  focal fit -m smollm2 books/*.txt -o wide --groups 32 --top 8 --minutes 60\n"
-                    "  focal fit -m smollm2 books/*.txt -o window --method none\n"
+                    "  focal fit -m smollm2 -o window --method none\n"
                     "  focal fit run.conf -m smollm2 books/*.txt -o adapter\n"
                     "  focal generate -m smollm2 --adapter adapter -p 'Once upon a time'\n",
         .arguments = "[RUN.conf] TEXT... | DIR",
@@ -314,7 +323,5 @@ int cli_fit(int argc, char **argv)
     };
     const int code = cli_parse(&usage, argc, argv);
     if (code >= 0) return code;
-    if (r->texts.count == 0)
-        return cli_wrong("fit: texts, a run file, or the folder of a run; see focal fit --help");
     return start(&f);
 }

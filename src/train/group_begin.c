@@ -302,7 +302,7 @@ focal_status foci_group_begin(const foci_start *start, const foci_run *run, cons
     const foci_backward_options options = {
         .is_loss_only = true, .is_untouched = true, .observe = begin_layer, .observe_arg = &b};
     memset(groups->numbers, 0, (size_t)groups->number_count * sizeof *groups->numbers);
-    if (!foci_run_has_routers(run)) return FOCAL_OK;
+    if (!foci_run_has_routers(run) || !foci_run_has_data(run)) return FOCAL_OK;
     FOCAL_TRY(check_width(start, run));
     foci_feed feed;
     foci_batch_loss loss;

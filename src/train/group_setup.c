@@ -45,6 +45,14 @@ static focal_status check_temperatures(focal_ctx *ctx, const focal_model *model)
     return FOCAL_OK;
 }
 
+/* Routers are what marks layers as seeing their window alone; the least there are will do. */
+static void shrink(foci_groups_shape *shape)
+{
+    shape->K = shape->R = shape->routers = 1;
+    shape->mode = FOCAL_DIRECTED;
+    shape->is_raw = shape->has_temperatures = false;
+}
+
 focal_status foci_group_setup(focal_ctx *ctx, const foci_run *run, const focal_model *model,
                               foci_groups **out)
 {
@@ -61,11 +69,13 @@ focal_status foci_group_setup(focal_ctx *ctx, const foci_run *run, const focal_m
                                                                            : FOCAL_DIRECTED,
                                .is_raw = run->groups.router == FOCI_RUN_ROUTER_RAW,
                                .has_temperatures = run->groups.temperatures};
+    const bool is_window = run->groups.method == FOCI_RUN_ONLY_WINDOW;
     *out = NULL;
+    if (is_window) shrink(&shape);
     if (shape.has_temperatures) FOCAL_TRY(check_temperatures(ctx, model));
     if (has_routers) FOCAL_TRY(choose_layers(ctx, run, c, &shape));
     FOCAL_TRY(foci_groups_new(ctx, &shape, out));
-    (*out)->top = (int32_t)foci_min64(run->groups.top, shape.K);
+    (*out)->top = is_window ? 0 : (int32_t)foci_min64(run->groups.top, shape.K);
     (*out)->top_fit = (int32_t)foci_min64(run->groups.top_fit, shape.K);
     (*out)->window = (int32_t)run->groups.window;
     (*out)->sinks = (int32_t)run->groups.sinks;

@@ -94,6 +94,7 @@ static focal_status open_order(session *s)
 {
     const foci_run *run = &s->run;
     int64_t border = 0;
+    if (!foci_run_has_data(run)) return FOCAL_OK;
     FOCAL_TRY(foci_order_split(s->ctx, &s->start.tokens, run->data.valid_share, &border));
     s->order = (foci_order){.tokens = &s->start.tokens,
                             .end = border,

@@ -32,6 +32,11 @@ bool foci_run_has_steps(const foci_run *run)
            run->groups.method == FOCI_RUN_ONLY_TEMPERATURE;
 }
 
+bool foci_run_has_data(const foci_run *run)
+{
+    return run->learn == FOCI_RUN_LEARN_ALL || run->groups.method != FOCI_RUN_ONLY_WINDOW;
+}
+
 /* What is not given is as docs/MATH.md, 3.5 has it, and not as training from nothing does. */
 static void take_defaults(foci_run *run)
 {

@@ -17,6 +17,7 @@
 static focal_status open_data(foci_start *s, const foci_run *run)
 {
     const char *folder = run->data.shards;
+    if (!foci_run_has_data(run)) return FOCAL_OK;
     if (folder[0] == '\0')
         return foci_fail(s->ctx, FOCAL_EINVAL,
                          "run: data.shards is not set: the folder that `focal tokenize` wrote");
@@ -173,7 +174,7 @@ static focal_status check_source(foci_start *s, const foci_run *run, focal_model
                          "run: data.length is %lld, %.300s has %d learned positions",
                          (long long)run->data.length, run->start.from, c->context);
     c->context = (int32_t)foci_max64(c->context, run->data.length);
-    if (tokenizer && foci_tokenizer_fingerprint(tokenizer) != s->info.fingerprint)
+    if (s->shards && tokenizer && foci_tokenizer_fingerprint(tokenizer) != s->info.fingerprint)
         (void)snprintf(s->note, sizeof s->note,
                        "the shards were made with another tokenizer than that of %.300s",
                        run->start.from);
