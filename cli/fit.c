@@ -212,6 +212,10 @@ static int start(fit_request *f)
     if (!f->model && !f->run_file)
         return cli_wrong("fit: -m MODEL says what groups are fitted to; see focal fit --help");
     if (!r->out) return cli_wrong("fit: -o DIR says where the adapter goes; see focal fit --help");
+    for (int32_t n = 0; n < r->texts.count; n++)
+        if (strcmp(r->texts.items[n], "-") == 0)
+            return cli_wrong("fit: texts are read again when a fit goes on, so standard input "
+                             "cannot be one");
     if (r->texts.count == 0 && !f->run_file && !is_window(f))
         return cli_wrong("fit: texts to fit groups on; see focal fit --help");
     return fit(f);

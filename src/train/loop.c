@@ -206,8 +206,10 @@ static focal_status validate(session *s, bool *is_stopped)
     const foci_backward_options options = {.is_loss_only = true,
                                            .groups = foci_run_has_routers(&s->run) ? &groups : NULL,
                                            .is_kl = s->run.objective == FOCI_RUN_KL};
+    focal_ctx_trim(s->ctx); /* its memory is of another size than that of steps */
     FOCAL_TRY(foci_validate(s->start.trainable, &s->validation, &s->feed, &options,
                             foci_journal_must_stop, &s->journal, &loss, is_stopped));
+    focal_ctx_trim(s->ctx);
     if (*is_stopped) return FOCAL_OK;
     s->state.valid_step = s->state.step;
     s->is_saved = false;

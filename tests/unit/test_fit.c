@@ -30,15 +30,39 @@ typedef struct fixture {
     "data.length=64\ndata.cross_documents=true\nschedule.steps=60\nmodel.head_dim=16\n"            \
     "temperature.value=1\nmodel.qk_norm=none\ndata.repeat=0.5"
 
-static fixture open_fixture(focal_ctx *ctx)
+/* Made once; tests leave it as it is, and clear what they make beside it. */
+static fixture shared;
+
+static int open_shared(void **state)
 {
+    (void)state;
+    focal_ctx *ctx = new_ctx(1);
     fixture f = {.tiny = tiny_run_new(ctx)};
     (void)snprintf(f.base, sizeof f.base, "%s/base", f.tiny.root.path);
     (void)snprintf(f.model, sizeof f.model, "%s/model", f.base);
     (void)snprintf(f.weights, sizeof f.weights, "%s/model.safetensors", f.model);
     (void)snprintf(f.whole, sizeof f.whole, "%s/whole", f.tiny.root.path);
     assert_status(ctx, tiny_run_train(ctx, &f.tiny, f.base, BASE, NULL), FOCAL_OK);
-    return f;
+    focal_ctx_close(ctx);
+    shared = f;
+    return 0;
+}
+
+static int close_shared(void **state)
+{
+    (void)state;
+    tiny_run_free(&shared.tiny);
+    return 0;
+}
+
+/* The shared one with nothing beside its model. One thread, but where threads are the question:
+ * these models have less to do in an operation than threads need to meet. */
+static int open_one(void **state)
+{
+    *state = new_ctx(1);
+    tiny_run_clear(&shared.tiny, shared.tiny.out);
+    tiny_run_clear(&shared.tiny, shared.whole);
+    return 0;
 }
 
 /* The newest checkpoints of two runs, but for the seconds in "state". */
@@ -95,12 +119,12 @@ static void assert_same_file(const char *one, const char *other, const char *nam
     free(b);
 }
 
-#define LONG "schedule.steps=60\nvalidation.every=10\ngroups.top=1"
+#define LONG "schedule.steps=60\nvalidation.every=10\ngroups.top=1\noptimiser.lr=0.003"
 
 static void divergence_falls(void **state)
 {
     focal_ctx *ctx = *state;
-    fixture f = open_fixture(ctx);
+    const fixture f = shared;
     tiny_watch w = {.stop_at = -1};
     size_t before_bytes = 0, after_bytes = 0;
     char *before = read_bytes(f.weights, &before_bytes);
@@ -109,20 +133,22 @@ static void divergence_falls(void **state)
     assert_int_equal(w.result.end, FOCAL_TRAIN_FINISHED);
     assert_true(w.last.has_kl && w.last.has_groups);
     assert_int_equal(tiny_run_read(f.tiny.out, "valid_kl", kl, NULL), 6);
-    assert_true(kl[5] < 0.8 * kl[0]);
+    assert_true(kl[5] < 0.9 * kl[0]);
     assert_int_equal(tiny_run_read(f.tiny.out, "largest_group", largest, NULL), 60);
     assert_int_equal(tiny_run_read(f.tiny.out, "kept", kept, NULL), 60);
+    double sum = 0.0;
     for (int n = 20; n < 60; n++) { /* a quarter each, when the balance has settled */
-        assert_true(largest[n] >= 0.25 && largest[n] < 0.45);
-        assert_true(kept[n] > 0.1 && kept[n] < 0.6);
+        assert_true(largest[n] >= 0.25);
+        assert_true(kept[n] > 0.1 && kept[n] < 0.5);
+        sum += largest[n] / 40.0;
     }
+    assert_true(sum < 0.4);
     assert_null(strstr(w.notes, "collapse"));
     char *after = read_bytes(f.weights, &after_bytes);
     assert_int_equal(after_bytes, before_bytes);
     assert_memory_equal(after, before, before_bytes);
     free(before);
     free(after);
-    tiny_run_free(&f.tiny);
 }
 
 /* Stopped at every step, with another number of threads in each session. */
@@ -132,7 +158,7 @@ static void resumed_fits_are_equal(void **state)
     static const char *const kinds[] = {
         "data.repeat=0.5\ndata.accumulation=2",
         "precision=f32\ngroups.scope=layer\ngroups.mode=shared\ngroups.balance=sign"};
-    fixture f = open_fixture(ctx);
+    const fixture f = shared;
     for (size_t kind = 0; kind < FOCAL_COUNT(kinds); kind++) {
         tiny_run_clear(&f.tiny, f.whole);
         assert_status(ctx, tiny_run_fit(ctx, &f.tiny, f.whole, f.model, kinds[kind], NULL),
@@ -153,7 +179,6 @@ static void resumed_fits_are_equal(void **state)
             assert_same_file(f.whole, f.tiny.out, "adapter_config.json");
         }
     }
-    tiny_run_free(&f.tiny);
 }
 
 /* The loss and divergence of the last validation, by the adapter's file and the model as it runs.
@@ -162,7 +187,7 @@ static void adapter_is_what_was_measured(void **state)
 {
     focal_ctx *ctx = *state;
     static const char sets[] = "precision=f32\ngroups.type=f32";
-    fixture f = open_fixture(ctx);
+    const fixture f = shared;
     double valid[TINY_LOSSES];
     assert_status(ctx, tiny_run_fit(ctx, &f.tiny, f.tiny.out, f.model, sets, NULL), FOCAL_OK);
     assert_int_equal(tiny_run_read(f.tiny.out, "valid_loss", valid, NULL), 2);
@@ -207,15 +232,151 @@ static void adapter_is_what_was_measured(void **state)
     foci_feed_close(&feed);
     foci_start_close(&start);
     focal_model_close(model);
-    tiny_run_free(&f.tiny);
+}
+
+/* Everything learns, with groups from the first step on or in two phases. */
+static void training_with_groups(void **state)
+{
+    focal_ctx *ctx = *state;
+    static const char *const kinds[] = {
+        BASE "\ngroups.count=4\ngroups.width=8\ngroups.window=4\ngroups.sinks=1\n"
+             "schedule.steps=8",
+        BASE "\ngroups.count=4\ngroups.width=8\ngroups.window=4\ngroups.sinks=1\n"
+             "schedule.steps=8\ngroups.first=3\nobjective=kl"};
+    const tiny_run tiny = shared.tiny;
+    const char *whole = shared.whole;
+    char path[PATH + 16], model[PATH + 16];
+    (void)snprintf(path, sizeof path, "%s/adapter", whole);
+    (void)snprintf(model, sizeof model, "%s/model", whole);
+    for (size_t kind = 0; kind < FOCAL_COUNT(kinds); kind++) {
+        tiny_run_clear(&tiny, whole);
+        tiny_run_clear(&tiny, tiny.out);
+        assert_status(ctx, tiny_run_train(ctx, &tiny, whole, kinds[kind], NULL), FOCAL_OK);
+        for (int32_t part = 0; part < 3; part++) { /* stopped in each phase */
+            focal_ctx *own = new_ctx(1 + part % 2);
+            tiny_watch w = {.stop_at = part == 0 ? 2 : part == 1 ? 5 : -1};
+            assert_status(own, tiny_run_train(own, &tiny, tiny.out, kinds[kind], &w), FOCAL_OK);
+            assert_int_equal(w.result.step, part == 0 ? 2 : part == 1 ? 5 : 8);
+            focal_ctx_close(own);
+        }
+        assert_same_weights(ctx, whole, tiny.out);
+        /* The adapter belongs to the model beside it. */
+        focal_model *opened = NULL;
+        assert_status(ctx, focal_model_open(ctx, model, NULL, &opened), FOCAL_OK);
+        assert_status(ctx, focal_model_adapt(opened, path, NULL), FOCAL_OK);
+        focal_model_close(opened);
+    }
+}
+
+/* While groups learn alone, the weights of the model do not move; then they do. */
+static void weights_wait_for_groups(void **state)
+{
+    focal_ctx *ctx = *state;
+    const fixture f = shared;
+    static const char *const steps[] = {"schedule.steps=4", "schedule.steps=6"};
+    char sets[2 * PATH], weights[PATH + 64];
+    (void)snprintf(weights, sizeof weights, "%s/model/model.safetensors", f.tiny.out);
+    for (int n = 0; n < 2; n++) {
+        size_t before_bytes = 0, after_bytes = 0;
+        tiny_run_clear(&f.tiny, f.tiny.out);
+        (void)snprintf(sets, sizeof sets,
+                       "learn=all\ngroups.first=4\nobjective=lm\ngroups.temperatures=false\n%s",
+                       steps[n]);
+        assert_status(ctx, tiny_run_fit(ctx, &f.tiny, f.tiny.out, f.model, sets, NULL), FOCAL_OK);
+        char *before = read_bytes(f.weights, &before_bytes);
+        char *after = read_bytes(weights, &after_bytes);
+        assert_int_equal(before_bytes, after_bytes);
+        const bool is_equal = memcmp(before, after, before_bytes) == 0;
+        assert_int_equal(is_equal, n == 0);
+        free(before);
+        free(after);
+    }
+}
+
+/* Controls: each leaves an adapter that runs, those that learn nothing without a step. */
+static void methods(void **state)
+{
+    focal_ctx *ctx = *state;
+    static const struct {
+        const char *sets;
+        int64_t steps;
+        int32_t layers, top;
+        bool has_temperatures;
+    } cases[] = {{"groups.method=temperature", 8, 0, 1, true},
+                 {"groups.method=none", 0, 2, 0, false},
+                 {"groups.method=random", 0, 2, 2, true},
+                 {"groups.method=start", 0, 2, 2, true},
+                 {"groups.method=start\ngroups.layers=1", 0, 1, 2, true},
+                 {"groups.router=raw\ngroups.mode=shared\ngroups.scope=layer\nobjective=lm\n"
+                  "groups.balance=sinkhorn\ngroups.gate=paper\ngroups.init=random",
+                  8, 2, 2, true},
+                 {"groups.gate=log\ngroups.balance=none", 8, 2, 2, true}};
+    const fixture f = shared;
+    for (size_t n = 0; n < FOCAL_COUNT(cases); n++) {
+        tiny_watch w = {.stop_at = -1};
+        focal_adapter *adapter = NULL;
+        focal_model *model = NULL;
+        tiny_run_clear(&f.tiny, f.tiny.out);
+        assert_status(ctx, tiny_run_fit(ctx, &f.tiny, f.tiny.out, f.model, cases[n].sets, &w),
+                      FOCAL_OK);
+        assert_int_equal(w.result.step, cases[n].steps);
+        assert_int_equal(w.result.end, FOCAL_TRAIN_FINISHED);
+        assert_status(ctx, focal_adapter_open(ctx, f.tiny.out, &adapter), FOCAL_OK);
+        const focal_adapter_info info = focal_adapter_describe(adapter);
+        assert_int_equal(info.layers, cases[n].layers);
+        assert_int_equal(info.top, cases[n].top);
+        assert_int_equal(info.has_temperatures, cases[n].has_temperatures);
+        assert_int_equal(info.is_causal, strstr(cases[n].sets, "sinkhorn") == NULL);
+        assert_status(ctx, focal_model_open(ctx, f.model, NULL, &model), FOCAL_OK);
+        assert_status(ctx, focal_model_attach(model, adapter, NULL), FOCAL_OK);
+        focal_model_close(model);
+        focal_adapter_close(adapter);
+        /* Once more: nothing is left to do. */
+        w = (tiny_watch){.stop_at = -1};
+        assert_status(ctx, tiny_run_fit(ctx, &f.tiny, f.tiny.out, f.model, cases[n].sets, &w),
+                      FOCAL_OK);
+        assert_int_equal(w.step_count, 0);
+    }
+}
+
+static void wrong_settings_are_named(void **state)
+{
+    focal_ctx *ctx = *state;
+    static const struct {
+        const char *sets, *word;
+    } cases[] = {
+        {"groups.count=1\ngroups.top=2", "groups.top is 2"},
+        {"groups.router=raw", "has no bias to move"},
+        {"groups.first=3", "groups.first is 3"},
+        {"temperature.value=0.5", "the model stays as it is"},
+        {"groups.method=temperature\nobjective=kl", "nothing to teach"},
+        {"groups.layers=0,7", "names number 7"},
+        {"groups.width=17", "at most"},
+        {"optimiser.z_loss=0.1", "z_loss"},
+        {"learn=all\nobjective=kl", "groups.first"},
+        {"learn=all\ngroups.method=random", "for learn = groups"},
+        {"start.from=", "start.from"},
+    };
+    const fixture f = shared;
+    for (size_t n = 0; n < FOCAL_COUNT(cases); n++) {
+        tiny_run_clear(&f.tiny, f.tiny.out);
+        assert_status(ctx, tiny_run_fit(ctx, &f.tiny, f.tiny.out, f.model, cases[n].sets, NULL),
+                      FOCAL_EINVAL);
+        if (!strstr(focal_ctx_error(ctx), cases[n].word))
+            fail_msg("%s: \"%s\"", cases[n].sets, focal_ctx_error(ctx));
+    }
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(divergence_falls, open_ctx, close_ctx),
-        cmocka_unit_test_setup_teardown(resumed_fits_are_equal, open_ctx, close_ctx),
-        cmocka_unit_test_setup_teardown(adapter_is_what_was_measured, open_ctx, close_ctx),
+        cmocka_unit_test_setup_teardown(divergence_falls, open_one, close_ctx),
+        cmocka_unit_test_setup_teardown(resumed_fits_are_equal, open_one, close_ctx),
+        cmocka_unit_test_setup_teardown(adapter_is_what_was_measured, open_one, close_ctx),
+        cmocka_unit_test_setup_teardown(training_with_groups, open_one, close_ctx),
+        cmocka_unit_test_setup_teardown(weights_wait_for_groups, open_one, close_ctx),
+        cmocka_unit_test_setup_teardown(methods, open_one, close_ctx),
+        cmocka_unit_test_setup_teardown(wrong_settings_are_named, open_one, close_ctx),
     };
-    return cmocka_run_group_tests_name("fit", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("fit", tests, open_shared, close_shared);
 }
