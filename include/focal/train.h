@@ -56,7 +56,7 @@ typedef struct focal_train_step {
 
 /* "step 120/1,100  loss 4.1234  1,215 tok/s  58 % of peak  12 min left", without what is not
  * known; with groups "kl 0.0213  kept 13 %  largest group 9 %" behind the loss. */
-enum { FOCAL_TRAIN_LINE = 160 };
+enum { FOCAL_TRAIN_LINE = 256 };
 FOCAL_API void focal_train_line(const focal_train_step *step, char out[FOCAL_TRAIN_LINE]);
 
 /* What is told on the way; each may be NULL. */

@@ -245,12 +245,13 @@ static focal_status balance(const beginning *b, int32_t layer, const foci_observ
     focal_status status = focal_route_scores(b->ctx, &scores);
     for (int n = 0; n < BALANCE_CALLS && status == FOCAL_OK; n++) {
         const foci_groups_pass step = foci_group_step(b->run, (double)n / BALANCE_CALLS);
+        const float passes = (float)b->run->data.accumulation; /* here there is one */
         const focal_balance_args args = {.kind = step.balance,
                                          .T = seen->T,
                                          .routers = s->routers,
                                          .K = s->K,
                                          .top = s->mode == FOCAL_SHARED ? step.top : 1,
-                                         .rate = step.rate,
+                                         .rate = passes * step.rate,
                                          .sk = sk,
                                          .beta = to->tensors[FOCI_GROUP_BETA]};
         if (step.moves_balance) status = focal_route_balance(b->ctx, &args);

@@ -168,6 +168,10 @@ static focal_status open_session(session *s, const char *folder)
     FOCAL_TRY(foci_run_folder_open(s->ctx, folder, &s->folder));
     FOCAL_TRY(foci_run_folder_settle(&s->folder, &s->run));
     if (s->start.note[0] != '\0') foci_journal_note(&s->journal, "%s", s->start.note);
+    if (foci_run_has_routers(&s->run) && s->run.groups.balance == FOCI_RUN_BALANCE_SINKHORN)
+        foci_journal_note(
+            &s->journal, "not causal: Sinkhorn balances whole sequences, so losses of steps are no "
+                         "language model's; validation is without it");
     return resume(s);
 }
 

@@ -5,7 +5,7 @@
 
 #include "focal/base.h"
 
-enum { FOCI_PROGRESS_LINE = 160, FOCI_PROGRESS_TIME = 32 };
+enum { FOCI_PROGRESS_LINE = 256, FOCI_PROGRESS_TIME = 32 };
 
 /* How far a run is. */
 typedef struct foci_progress {
