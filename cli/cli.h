@@ -35,6 +35,7 @@ int cli_eval_mc(int argc, char **argv);
 int cli_eval_ppl(int argc, char **argv);
 int cli_eval_recall(int argc, char **argv);
 int cli_export(int argc, char **argv);
+int cli_fit(int argc, char **argv);
 int cli_generate(int argc, char **argv);
 int cli_info(int argc, char **argv);
 int cli_pull(int argc, char **argv);

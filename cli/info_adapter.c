@@ -28,7 +28,11 @@ static void print_lines(const focal_adapter_info *a)
     printf("%-12s %d, %s, scope %s\n", "groups", a->groups, a->mode, a->scope);
     printf("%-12s width %d, %s, in %d of %d layers\n", "router", a->width,
            a->is_raw ? "raw" : "unit", a->layers, a->L);
-    printf("%-12s %d of %d groups a query, fitted with %d\n", "top", a->top, a->groups, a->top_fit);
+    if (a->top > 0)
+        printf("%-12s %d of %d groups a query, fitted with %d\n", "top", a->top, a->groups,
+               a->top_fit);
+    else
+        printf("%-12s no group: window and first keys alone\n", "top");
     printf("%-12s %d keys before the own one, and the first %d\n", "window", a->window, a->sinks);
     printf("%-12s %s\n", "temperatures", a->has_temperatures ? "one a head" : "none");
     printf("%-12s %s\n", "balance", a->is_causal ? "causal" : "over whole texts: not causal");

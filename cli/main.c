@@ -14,6 +14,7 @@ static const cli_verb verbs[] = {
      cli_demo},
     {"eval", "how well a model does", cli_eval},
     {"export", "write a model in another format or type", cli_export},
+    {"fit", "routers and temperatures for a model that stays as it is", cli_fit},
     {"generate", "continue a prompt", cli_generate},
     {"info", "what a model is; or this build and machine", cli_info},
     {"pull", "fetch a model", cli_pull},

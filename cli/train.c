@@ -7,21 +7,20 @@
 
 #include "model_file.h"
 
-enum { PATH_BYTES = 4096, ASSIGNMENT_BYTES = 2 * PATH_BYTES };
+enum { ASSIGNMENT_BYTES = 2 * CLI_PATH_BYTES };
 
 #define RUN_FILE_END ".conf"
 
-static bool is_run_file(const char *path)
+bool train_is_run_file(const char *path)
 {
     const size_t length = strlen(path), end = strlen(RUN_FILE_END);
     return length > end && strcmp(path + length - end, RUN_FILE_END) == 0;
 }
 
-/* DIR/run.conf of an argument that is the folder of a run; false: it is none. */
-static bool find_run_file(const char *folder, char path[PATH_BYTES])
+bool train_find_run_file(const char *folder, char path[TRAIN_PATH_BYTES])
 {
     struct stat info;
-    return snprintf(path, PATH_BYTES, "%s/run.conf", folder) < PATH_BYTES &&
+    return snprintf(path, TRAIN_PATH_BYTES, "%s/run.conf", folder) < TRAIN_PATH_BYTES &&
            stat(path, &info) == 0 && S_ISREG(info.st_mode);
 }
 
@@ -35,14 +34,11 @@ static int print_keys(void)
     return CLI_DONE;
 }
 
-/* --from: start.from, a path or a pulled name. */
-static int set_from(focal_ctx *ctx, focal_run *run, const char *name)
+int train_set_text(focal_ctx *ctx, focal_run *run, const char *key, const char *text)
 {
-    char path[CLI_PATH_BYTES], assignment[ASSIGNMENT_BYTES] = "start.from=\"";
-    const int code = cli_model_path(name, path, sizeof path);
-    if (code != CLI_DONE) return code;
-    size_t used = strlen(assignment);
-    for (const char *at = path; *at && used < sizeof assignment - 3; at++) {
+    char assignment[ASSIGNMENT_BYTES];
+    size_t used = (size_t)snprintf(assignment, sizeof assignment, "%s=\"", key);
+    for (const char *at = text; *at && used < sizeof assignment - 3; at++) {
         if (*at == '"' || *at == '\\') assignment[used++] = '\\';
         assignment[used++] = *at;
     }
@@ -52,12 +48,19 @@ static int set_from(focal_ctx *ctx, focal_run *run, const char *name)
     return status == FOCAL_OK ? CLI_DONE : cli_fail_ctx(ctx, status);
 }
 
+int train_set_from(focal_ctx *ctx, focal_run *run, const char *name)
+{
+    char path[CLI_PATH_BYTES];
+    const int code = cli_model_path(name, path, sizeof path);
+    return code == CLI_DONE ? train_set_text(ctx, run, "start.from", path) : code;
+}
+
 static int read_settings(focal_ctx *ctx, focal_run *run, const char *path, const char *from,
                          const train_request *request)
 {
     focal_status status = focal_run_read(run, path);
     if (status == FOCAL_OK && from) {
-        const int code = set_from(ctx, run, from);
+        const int code = train_set_from(ctx, run, from);
         if (code != CLI_DONE) return code;
     }
     if (status == FOCAL_OK && request->minutes > 0.0) {
@@ -86,22 +89,27 @@ static int train_from_file(const char *path, const char *from, const train_reque
     return code;
 }
 
+int train_go_on(const char *path, const train_request *request)
+{
+    return train_from_file(path, NULL, request);
+}
+
 static int start(train_request *request, const char *from)
 {
     const char *first = request->texts.items[0];
-    char path[PATH_BYTES];
+    char path[TRAIN_PATH_BYTES];
     const bool is_one = request->texts.count == 1;
-    if (is_one && find_run_file(first, path)) {
+    if (is_one && train_find_run_file(first, path)) {
         if (request->out || from || request->vocab > 0)
             return cli_wrong("train: %s is the folder of a run, which goes on as it began: no -o, "
                              "--from or --vocab",
                              first);
         request->out = first;
-        return train_from_file(path, NULL, request);
+        return train_go_on(path, request);
     }
     if (!request->out)
         return cli_wrong("train: -o DIR says where the run goes; see focal train --help");
-    if (is_one && is_run_file(first)) {
+    if (is_one && train_is_run_file(first)) {
         if (request->vocab > 0)
             return cli_wrong("train: --vocab is for texts: a run file names shards");
         return train_from_file(first, from, request);
@@ -156,7 +164,7 @@ int cli_train(int argc, char **argv)
         .options = options,
         .option_count = CLI_COUNT(options),
     };
-    request = (train_request){0};
+    request = (train_request){.verb = "train"};
     const int code = cli_parse(&usage, argc, argv);
     if (code >= 0) return code;
     if (shows_keys) return print_keys();

@@ -6,20 +6,35 @@
 #include "focal/train.h"
 #include "options.h"
 
-/* What the command line of `focal train` says. */
+/* What the command line of `focal train` or `focal fit` says. */
 typedef struct train_request {
-    cli_texts texts; /* text files, or one run file, or the folder of a run */
-    cli_texts sets;  /* key=value */
-    const char *out; /* -o; NULL: not given */
-    double minutes;  /* 0: not given */
-    int64_t threads; /* 0: not given */
-    int32_t vocab;   /* 0: not given */
+    const char *verb; /* "train" or "fit" */
+    cli_texts texts;  /* text files, or one run file, or the folder of a run */
+    cli_texts sets;   /* key=value */
+    const char *out;  /* -o; NULL: not given */
+    double minutes;   /* 0: not given */
+    int64_t threads;  /* 0: not given */
+    int32_t vocab;    /* 0: not given */
     bool is_quiet, is_json;
 } train_request;
 
-/* Trains in request->out with the progress on stderr, and says at the end where the model is. The
+/* Trains in request->out with the progress on stderr, and says at the end where the result is. The
  * run must be resolved. Returns the exit code, 130 or 143 after a signal. */
 int train_run(focal_ctx *ctx, focal_run *run, const train_request *request);
+
+/* "DIR/run.conf" of an argument that is the folder of a run, or false; whether an argument is a run
+ * file by its name. */
+enum { TRAIN_PATH_BYTES = 4096 };
+bool train_find_run_file(const char *folder, char path[TRAIN_PATH_BYTES]);
+bool train_is_run_file(const char *path);
+
+/* Goes on with the folder of a run, request->out, whose settings are in the file at `path`. */
+int train_go_on(const char *path, const train_request *request);
+
+/* key = text, whatever is in it. The model of that name, a path or a pulled one, as start.from.
+ * Both return an exit code. */
+int train_set_text(focal_ctx *ctx, focal_run *run, const char *key, const char *text);
+int train_set_from(focal_ctx *ctx, focal_run *run, const char *name);
 
 /* No run file, only texts: makes tokenizer, shards and settings, and trains. */
 int train_from_texts(const train_request *request);

@@ -141,17 +141,41 @@ static void print_command(const focal_run *run, const char *out)
     printf("\n");
 }
 
+static bool is_fit(const focal_run *run)
+{
+    char learn[FOCAL_RUN_VALUE];
+    return focal_run_get(run, "learn", learn) == FOCAL_OK && strcmp(learn, "groups") == 0;
+}
+
+/* The command that runs the model with what was fitted to it. */
+static void print_adapter(const focal_run *run, const char *out)
+{
+    char model[FOCAL_RUN_VALUE];
+    if (focal_run_get(run, "start.from", model) != FOCAL_OK) return;
+    const size_t bytes = strlen(model);
+    if (bytes < 2 || strchr(model, '\\')) return;
+    model[bytes - 1] = '\0'; /* it stands in quotes */
+    printf("the model runs with it:\n  focal generate -m ");
+    print_quoted(model + 1);
+    printf(" --adapter %s -n 100 -p 'Once upon a time'\n", out);
+}
+
 /* What there is now, and what to do with it. */
 static void print_end(const focal_run *run, const train_request *request,
                       const focal_train_result *r)
 {
     const char *out = request->out;
-    printf("%s after %lld steps, %lld tokens: loss %.4f",
+    printf("%s after %lld steps, %lld tokens",
            r->end == FOCAL_TRAIN_FINISHED ? "finished" : "stopped", (long long)r->step,
-           (long long)r->tokens, r->loss);
+           (long long)r->tokens);
+    if (r->loss == r->loss) printf(": loss %.4f", r->loss);
     if (r->valid_loss == r->valid_loss) printf(", validation %.4f", r->valid_loss);
     printf("\n");
-    if (r->end == FOCAL_TRAIN_STOPPED) printf("goes on with: focal train %s\n", out);
+    if (r->end == FOCAL_TRAIN_STOPPED) printf("goes on with: focal %s %s\n", request->verb, out);
+    if (is_fit(run)) {
+        print_adapter(run, out);
+        return;
+    }
     if (has_file(out, "model/tokenizer.json"))
         print_command(run, out);
     else if (has_file(out, "model/config.json"))
@@ -164,8 +188,9 @@ static int end_run(focal_ctx *ctx, focal_status status, const focal_run *run,
     int code = CLI_DONE;
     if (status != FOCAL_OK) return cli_fail_ctx(ctx, status);
     if (result->end == FOCAL_TRAIN_SPIKED)
-        code = cli_fail("%s; `focal train %s --set on_spike=skip` leaves such steps out",
-                        d->is_quiet ? d->note : "the state before it is saved", request->out);
+        code = cli_fail("%s; `focal %s %s --set on_spike=skip` leaves such steps out",
+                        d->is_quiet ? d->note : "the state before it is saved", request->verb,
+                        request->out);
     else if (result->end == FOCAL_TRAIN_STOPPED)
         code = 128 + (int)asked;
     if (request->is_json) {

@@ -27,7 +27,8 @@ typedef struct focal_adapter_info {
     const char *settings;    /* how it was fitted, as the JSON object that its file holds */
     int32_t L, C, H, G;      /* of that model */
     int32_t groups, width;   /* K, R */
-    int32_t top, top_fit;    /* groups a query looks into: as run, and as fitted */
+    int32_t top, top_fit;    /* groups a query looks into: as run (0: window and sinks alone), and as
+                                fitted */
     int32_t window, sinks;   /* keys that are always seen */
     int32_t layers;          /* that have a router */
     bool is_raw;             /* the paper's router: no norms, no offsets, no balance */

@@ -239,7 +239,7 @@ focal_status foci_adapter_read_config(focal_ctx *ctx, const char *what, const fo
     read_text(&r, "focal_version", out->version, sizeof out->version);
     read_fingerprint(&r, out->fingerprint);
     read_shape(&r, &out->shape);
-    out->top = read_int(&r, "top", 1, out->shape.K);
+    out->top = read_int(&r, "top", 0, out->shape.K);
     out->top_fit = read_int(&r, "top_fit", 1, out->shape.K);
     out->window = read_int(&r, "window", 0, FOCI_MAX_CONTEXT);
     out->sinks = read_int(&r, "sinks", 0, FOCI_MAX_CONTEXT);

@@ -190,7 +190,7 @@ static focal_status check(focal_ctx *ctx, const foci_groups *groups, const foci_
     if (note->settings &&
         (bytes < 2 || note->settings[0] != '{' || note->settings[bytes - 1] != '}'))
         return foci_fail(ctx, FOCAL_EINVAL, "adapter: the settings are no JSON object");
-    if (groups->top < 1 || groups->top > K || groups->top_fit < 1 || groups->top_fit > K)
+    if (groups->top < 0 || groups->top > K || groups->top_fit < 1 || groups->top_fit > K)
         return foci_fail(ctx, FOCAL_EINVAL, "adapter: top %d and top_fit %d of %d groups",
                          groups->top, groups->top_fit, K);
     if (groups->window < 0 || groups->window > FOCI_MAX_CONTEXT || groups->sinks < 0 ||

@@ -40,7 +40,8 @@ static focal_status choose_run(const focal_model *model, const focal_adapter *ad
                                const focal_attach_options *o, foci_groups_run *run)
 {
     const foci_groups *groups = adapter->groups;
-    *run = (foci_groups_run){.top = o->top > 0 ? o->top : groups->top,
+    const int32_t own = groups->top > 0 ? groups->top : 1; /* not used where it is 0 */
+    *run = (foci_groups_run){.top = o->top > 0 ? o->top : own,
                              .window = o->has_window ? o->window : groups->window,
                              .sinks = o->has_sinks ? o->sinks : groups->sinks};
     if (o->top < 0 || run->top > groups->shape.K)
@@ -130,7 +131,7 @@ static focal_status attach(focal_model *model, const focal_adapter *adapter,
     if (!adapter) return FOCAL_OK;
     model->adapter_temperatures = temperatures;
     if (has_routers && !o.has_no_groups) {
-        if (o.has_no_distant)
+        if (o.has_no_distant || (o.top == 0 && adapter->groups->top == 0))
             model->near = adapter->groups;
         else
             model->groups = adapter->groups;

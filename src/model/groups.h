@@ -37,7 +37,8 @@ typedef struct foci_groups_layer {
 
 typedef struct foci_groups {
     foci_groups_shape shape;
-    int32_t top, top_fit;      /* groups a query looks into: as run, and as fitted */
+    int32_t top, top_fit;      /* groups a query looks into: as run (0: window and sinks alone), and
+                                  as fitted */
     int32_t window, sinks;     /* keys that are always seen */
     foci_groups_layer *layers; /* (L) */
     float *numbers;            /* behind all tensors, layer after layer, without gaps */

@@ -1,6 +1,8 @@
 /* The tokens of a step in passes: the number of its targets must be known before the first. */
 #include "train/feed.h"
 
+#include <math.h>
+
 #include "base/ctx.h"
 #include "base/error.h"
 #include "ops/loss/loss.h"
@@ -58,4 +60,19 @@ foci_batch foci_feed_pass(foci_feed *feed, const foci_order *order, int32_t firs
                         .targets = feed->rows.targets + begin,
                         .span_count = spans,
                         .spans = feed->spans};
+}
+
+void foci_batch_loss_add(foci_batch_loss *sum, const foci_batch_loss *part)
+{
+    const double before = (double)sum->targets, now = (double)part->targets;
+    if (now > 0.0)
+        sum->mean_largest_load =
+            (before * sum->mean_largest_load + now * part->mean_largest_load) / (before + now);
+    sum->nll += part->nll;
+    sum->targets += part->targets;
+    sum->kl += part->kl;
+    sum->kl_rows += part->kl_rows;
+    sum->distant_pairs += part->distant_pairs;
+    sum->kept_pairs += part->kept_pairs;
+    sum->largest_load = fmax(sum->largest_load, part->largest_load);
 }

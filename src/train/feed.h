@@ -26,4 +26,8 @@ focal_status foci_feed_read(foci_feed *feed, const foci_order *order, int64_t fi
  * next call. Passes come in order, from window 0 on. */
 foci_batch foci_feed_pass(foci_feed *feed, const foci_order *order, int32_t first, int32_t count);
 
+/* Adds the losses of a pass to those of the passes before: sums, and the largest of the largest
+ * loads; their mean becomes that over the passes' targets. */
+void foci_batch_loss_add(foci_batch_loss *sum, const foci_batch_loss *part);
+
 #endif /* FOCI_TRAIN_FEED_H */

@@ -57,25 +57,49 @@ focal_status foci_journal_sync(foci_journal *journal)
     return foci_events_sync(journal->events);
 }
 
+/* What a line of the log says, and under which tag the event file has it; NULL: not there. */
+typedef struct point {
+    const char *name, *tag;
+    double value;
+} point;
+
+enum { MOST_POINTS = 8 };
+
+/* Reals first, then what is counted, in the log; the reals in the event file. */
+static focal_status put_points(foci_journal *journal, int64_t step, const point *points, int count,
+                               const foci_log_field *counts, int count_count)
+{
+    foci_log_field fields[2 * MOST_POINTS];
+    const double now = date_now();
+    int used = 0;
+    for (int n = 0; n < count; n++)
+        if (points[n].name) fields[used++] = real_field(points[n].name, points[n].value);
+    for (int n = 0; n < count_count; n++) fields[used++] = counts[n];
+    FOCAL_TRY(foci_log_put(journal->log, step, fields, used));
+    for (int n = 0; n < count; n++)
+        if (points[n].tag)
+            FOCAL_TRY(
+                foci_events_scalar(journal->events, now, step, points[n].tag, points[n].value));
+    return FOCAL_OK;
+}
+
 focal_status foci_journal_step(foci_journal *journal, const focal_train_step *step, double seconds)
 {
-    const foci_log_field fields[] = {
-        real_field("loss", step->loss), real_field("norm", step->norm),
-        real_field("rate", step->rate), int_field("tokens", step->tokens),
-        real_field("seconds", seconds),
-    };
-    const struct {
-        const char *tag;
-        double value;
-    } points[] = {{"loss/train", step->loss},
-                  {"optimiser/norm", step->norm},
-                  {"optimiser/rate", step->rate},
-                  {"speed/tokens_per_second", step->tokens_per_second}};
-    const double now = date_now();
-    FOCAL_TRY(foci_log_put(journal->log, step->step, fields, FOCAL_COUNT(fields)));
-    for (size_t n = 0; n < FOCAL_COUNT(points); n++)
-        FOCAL_TRY(
-            foci_events_scalar(journal->events, now, step->step, points[n].tag, points[n].value));
+    point points[MOST_POINTS] = {{"loss", "loss/train", step->loss},
+                                 {"norm", "optimiser/norm", step->norm},
+                                 {"rate", "optimiser/rate", step->rate},
+                                 {NULL, "speed/tokens_per_second", step->tokens_per_second}};
+    const foci_log_field counts[] = {int_field("tokens", step->tokens),
+                                     real_field("seconds", seconds)};
+    int used = 4;
+    if (step->has_kl) points[used++] = (point){"kl", "loss/kl", step->kl};
+    if (step->has_groups) {
+        points[used++] = (point){"kept", "groups/kept", step->kept};
+        points[used++] = (point){"largest_group", "groups/largest", step->largest_group};
+        points[used++] =
+            (point){"mean_largest_group", "groups/mean_largest", step->mean_largest_group};
+    }
+    FOCAL_TRY(put_points(journal, step->step, points, used, counts, FOCAL_COUNT(counts)));
     if (journal->watch.on_step) journal->watch.on_step(journal->watch.user, step);
     return FOCAL_OK;
 }
@@ -88,15 +112,21 @@ focal_status foci_journal_skip(foci_journal *journal, int64_t step, const char *
     return FOCAL_OK;
 }
 
-focal_status foci_journal_validation(foci_journal *journal, int64_t step, double loss,
-                                     int64_t targets, int64_t tokens)
+focal_status foci_journal_validation(foci_journal *journal, int64_t step,
+                                     const foci_batch_loss *loss, int64_t tokens)
 {
-    const foci_log_field fields[] = {real_field("valid_loss", loss),
-                                     int_field("valid_targets", targets),
+    const double mean = loss->nll / (double)loss->targets;
+    point points[MOST_POINTS] = {{"valid_loss", "loss/valid", mean}};
+    const foci_log_field counts[] = {int_field("valid_targets", loss->targets),
                                      int_field("tokens", tokens)};
-    FOCAL_TRY(foci_log_put(journal->log, step, fields, FOCAL_COUNT(fields)));
-    FOCAL_TRY(foci_events_scalar(journal->events, date_now(), step, "loss/valid", loss));
-    if (journal->watch.on_validation) journal->watch.on_validation(journal->watch.user, step, loss);
+    int used = 1;
+    if (loss->kl_rows > 0)
+        points[used++] = (point){"valid_kl", "loss/valid_kl", loss->kl / (double)loss->kl_rows};
+    if (loss->distant_pairs > 0)
+        points[used++] = (point){"valid_kept", "groups/valid_kept",
+                                 (double)loss->kept_pairs / (double)loss->distant_pairs};
+    FOCAL_TRY(put_points(journal, step, points, used, counts, FOCAL_COUNT(counts)));
+    if (journal->watch.on_validation) journal->watch.on_validation(journal->watch.user, step, mean);
     return FOCAL_OK;
 }
 

@@ -3,6 +3,7 @@
 #define FOCI_TRAIN_JOURNAL_H
 
 #include "focal/train.h"
+#include "model/backward.h"
 #include "train/log_jsonl.h"
 #include "train/log_tensorboard.h"
 #include "train/run_folder.h"
@@ -20,8 +21,9 @@ focal_status foci_journal_sync(foci_journal *journal); /* both logs are on the d
 
 focal_status foci_journal_step(foci_journal *journal, const focal_train_step *step, double seconds);
 focal_status foci_journal_skip(foci_journal *journal, int64_t step, const char *why);
-focal_status foci_journal_validation(foci_journal *journal, int64_t step, double loss,
-                                     int64_t targets, int64_t tokens);
+/* The sums of a validation, which has targets; tokens: seen in training by then. */
+focal_status foci_journal_validation(foci_journal *journal, int64_t step,
+                                     const foci_batch_loss *loss, int64_t tokens);
 focal_status foci_journal_sample(foci_journal *journal, int64_t step, const char *text);
 void foci_journal_note(const foci_journal *journal, const char *format, ...)
     __attribute__((format(printf, 2, 3)));

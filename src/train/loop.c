@@ -9,11 +9,16 @@
 #include "base/ctx.h"
 #include "base/error.h"
 #include "base/sizes.h"
+#include "train/collapse.h"
+#include "train/group_begin.h"
+#include "train/group_setup.h"
 #include "train/journal.h"
 #include "train/pace.h"
 #include "train/progress.h"
+#include "train/repeat.h"
 #include "train/result.h"
 #include "train/run.h"
+#include "train/run_groups.h"
 #include "train/samples.h"
 #include "train/state.h"
 #include "train/step_cost.h"
@@ -39,6 +44,7 @@ typedef struct session {
     double before, began; /* seconds of earlier sessions; the clock at the start */
     double flops_per_second, tokens_per_second; /* of the last steps, smoothed */
     bool has_samples;
+    foci_collapse collapse;
     focal_train_end end;
 } session;
 
@@ -88,6 +94,7 @@ static focal_status open_order(session *s)
 {
     const foci_run *run = &s->run;
     int64_t border = 0;
+    if (!foci_run_has_data(run)) return FOCAL_OK;
     FOCAL_TRY(foci_order_split(s->ctx, &s->start.tokens, run->data.valid_share, &border));
     s->order = (foci_order){.tokens = &s->start.tokens,
                             .end = border,
@@ -110,7 +117,8 @@ static focal_status open_optimiser(session *s)
                                             .epsilon = run->optimiser.eps,
                                             .momentum = run->optimiser.momentum,
                                             .decay = run->optimiser.decay,
-                                            .clip = run->optimiser.clip};
+                                            .clip = run->optimiser.clip,
+                                            .group_steps = run->groups.first};
     return foci_optimiser_new(s->start.trainable, &options, &s->optimiser);
 }
 
@@ -126,7 +134,8 @@ static focal_status resume(session *s)
     s->first_step = s->state.step;
     s->before = s->state.seconds;
     s->began = clock_now();
-    return FOCAL_OK;
+    if (s->is_resumed || !s->start.groups) return FOCAL_OK;
+    return foci_group_begin(&s->start, &s->run, &s->order);
 }
 
 static focal_status open_samples(session *s)
@@ -159,6 +168,10 @@ static focal_status open_session(session *s, const char *folder)
     FOCAL_TRY(foci_run_folder_open(s->ctx, folder, &s->folder));
     FOCAL_TRY(foci_run_folder_settle(&s->folder, &s->run));
     if (s->start.note[0] != '\0') foci_journal_note(&s->journal, "%s", s->start.note);
+    if (foci_run_has_routers(&s->run) && s->run.groups.balance == FOCI_RUN_BALANCE_SINKHORN)
+        foci_journal_note(
+            &s->journal, "not causal: Sinkhorn balances whole sequences, so losses of steps are no "
+                         "language model's; validation is without it");
     return resume(s);
 }
 
@@ -189,18 +202,24 @@ static focal_status save(session *s)
     return FOCAL_OK;
 }
 
+/* With groups as the model runs with them. */
 static focal_status validate(session *s, bool *is_stopped)
 {
     foci_batch_loss loss;
-    FOCAL_TRY(foci_validate(s->start.trainable, &s->validation, &s->feed, foci_journal_must_stop,
-                            &s->journal, &loss, is_stopped));
+    const foci_groups_pass groups = foci_group_run(&s->run);
+    const foci_backward_options options = {.is_loss_only = true,
+                                           .groups = foci_run_has_routers(&s->run) ? &groups : NULL,
+                                           .is_kl = s->run.objective == FOCI_RUN_KL};
+    focal_ctx_trim(s->ctx); /* its memory is of another size than that of steps */
+    FOCAL_TRY(foci_validate(s->start.trainable, &s->validation, &s->feed, &options,
+                            foci_journal_must_stop, &s->journal, &loss, is_stopped));
+    focal_ctx_trim(s->ctx);
     if (*is_stopped) return FOCAL_OK;
     s->state.valid_step = s->state.step;
     s->is_saved = false;
     if (loss.targets == 0) return FOCAL_OK;
     s->state.valid_loss = loss.nll / (double)loss.targets;
-    return foci_journal_validation(&s->journal, s->state.step, s->state.valid_loss, loss.targets,
-                                   s->state.tokens);
+    return foci_journal_validation(&s->journal, s->state.step, &loss, s->state.tokens);
 }
 
 static focal_status sample(session *s)
@@ -252,31 +271,63 @@ static double count_pairs(const foci_batch *batch)
     return pairs;
 }
 
-/* The gradient of the whole step; *pairs are those of attention. */
-static focal_status find_gradient(session *s, double *loss, double *pairs)
+/* Only groups learn in the first steps of some runs. */
+static bool is_first_phase(const session *s)
+{
+    return s->optimiser->steps < s->run.groups.first;
+}
+
+/* The gradients of groups, which are the last ones, from the view in which nothing else has any. */
+static void take_group_gradients(const session *s)
+{
+    const foci_trainable *from = s->start.only_groups, *to = s->start.trainable;
+    const size_t count = from->gradient_count;
+    memcpy(to->gradients + to->gradient_count - count, from->gradients,
+           count * sizeof *to->gradients);
+    memset(from->gradients, 0, count * sizeof *from->gradients);
+}
+
+/* The tokens of the next step. */
+static focal_status read_step(session *s)
+{
+    const foci_run *run = &s->run;
+    const int64_t first = s->state.step * run->data.batch;
+    FOCAL_TRY(foci_feed_read(&s->feed, &s->order, first, (int32_t)run->data.batch));
+    if (run->data.repeat > 0.0)
+        foci_repeat_passages(&s->feed.rows, first, s->order.length, run->data.repeat,
+                             (uint64_t)run->seed);
+    if (s->feed.target_count > 0) return FOCAL_OK;
+    return foci_fail(s->ctx, FOCAL_EINVAL,
+                     "data: step %lld has no target, its documents have one token each",
+                     (long long)s->state.step + 1);
+}
+
+/* The gradient of the whole step and its losses; *pairs are those of attention without groups. */
+static focal_status find_gradient(session *s, foci_batch_loss *loss, double *pairs)
 {
     const foci_run *run = &s->run;
     const int32_t windows = pass_windows(run);
-    double nll = 0.0;
-    FOCAL_TRY(foci_feed_read(&s->feed, &s->order, s->state.step * run->data.batch,
-                             (int32_t)run->data.batch));
-    if (s->feed.target_count == 0)
-        return foci_fail(s->ctx, FOCAL_EINVAL,
-                         "data: step %lld has no target, its documents have one token each",
-                         (long long)s->state.step + 1);
+    const bool is_first = is_first_phase(s), is_alone = is_first || s->start.model;
+    foci_trainable *trainable = is_first ? s->start.only_groups : s->start.trainable;
+    FOCAL_TRY(read_step(s));
+    const foci_groups_pass groups =
+        foci_group_step(run, foci_pace_part(&s->pace, s->state.step, seconds_now(s)));
     const foci_backward_options options = {.recompute = (foci_recompute)run->recompute,
                                            .scale = 1.0 / (double)s->feed.target_count,
-                                           .z = run->optimiser.z_loss};
+                                           .z = run->optimiser.z_loss,
+                                           .groups = foci_run_has_routers(run) ? &groups : NULL,
+                                           .is_kl = is_alone && run->objective == FOCI_RUN_KL};
+    *loss = (foci_batch_loss){0};
     *pairs = 0.0;
     for (int64_t pass = 0; pass < run->data.accumulation; pass++) {
         foci_batch_loss part;
         const foci_batch batch =
             foci_feed_pass(&s->feed, &s->order, (int32_t)pass * windows, windows);
-        FOCAL_TRY(foci_backward(s->start.trainable, &batch, &options, &part));
-        nll += part.nll;
+        FOCAL_TRY(foci_backward(trainable, &batch, &options, &part));
+        foci_batch_loss_add(loss, &part);
         *pairs += count_pairs(&batch);
     }
-    *loss = nll / (double)s->feed.target_count;
+    if (is_first) take_group_gradients(s);
     return FOCAL_OK;
 }
 
@@ -291,9 +342,20 @@ static void note_speed(session *s, double tokens, double pairs, double seconds)
     s->state.step_seconds += seconds;
 }
 
-static focal_status tell_step(session *s, double norm, double rate)
+/* A note, once, when groups collapse. */
+static void watch_groups(session *s, double largest_load)
+{
+    if (!foci_collapse_found(&s->collapse, s->start.groups, largest_load)) return;
+    foci_journal_note(&s->journal,
+                      "groups collapse: %.0f %% of the keys of a router are in one group, and were "
+                      "for %d steps; a higher groups.rate or a lower optimiser.lr keeps them apart",
+                      100.0 * largest_load, FOCI_COLLAPSE_STEPS);
+}
+
+static focal_status tell_step(session *s, const foci_batch_loss *loss, double norm, double rate)
 {
     const double seconds = seconds_now(s);
+    const bool has_groups = foci_run_has_routers(&s->run);
     const foci_progress_clock clock = {.first_step = s->first_step,
                                        .step = s->state.step,
                                        .steps = s->pace.steps,
@@ -309,7 +371,15 @@ static focal_status tell_step(session *s, double norm, double rate)
         .rate = rate,
         .tokens_per_second = s->tokens_per_second,
         .peak_share = s->peak_flops > 0.0 ? s->flops_per_second / s->peak_flops : 0.0,
-        .seconds_left = foci_progress_left(&clock)};
+        .seconds_left = foci_progress_left(&clock),
+        .has_kl = loss->kl_rows > 0,
+        .kl = loss->kl_rows > 0 ? loss->kl / (double)loss->kl_rows : 0.0,
+        .has_groups = has_groups,
+        .kept =
+            loss->distant_pairs > 0 ? (double)loss->kept_pairs / (double)loss->distant_pairs : 0.0,
+        .largest_group = loss->largest_load,
+        .mean_largest_group = loss->mean_largest_load};
+    if (has_groups) watch_groups(s, loss->largest_load);
     return foci_journal_step(&s->journal, &told, seconds);
 }
 
@@ -337,11 +407,13 @@ static focal_status take_step(session *s, bool *is_over)
     const double begin = clock_now(),
                  rate = foci_pace_rate(&s->pace, s->state.step, seconds_now(s));
     const int64_t tokens = s->run.data.batch * s->run.data.length;
-    double loss = 0.0, pairs = 0.0;
+    foci_batch_loss sums;
+    double pairs = 0.0;
     foci_gradient_norm norm;
     char why[FOCI_SPIKE_SENTENCE];
     foci_start_ramp(&s->start, &s->run, s->state.step);
-    FOCAL_TRY(find_gradient(s, &loss, &pairs));
+    FOCAL_TRY(find_gradient(s, &sums, &pairs));
+    const double loss = sums.nll / (double)s->feed.target_count;
     FOCAL_TRY(foci_optimiser_norm(s->optimiser, &norm));
     if (foci_spike_found(&s->state.spikes, loss, &norm, s->run.spike_threshold, why))
         return handle_spike(s, why, is_over);
@@ -352,7 +424,7 @@ static focal_status take_step(session *s, bool *is_over)
     s->state.tokens += tokens;
     s->state.loss = loss;
     note_speed(s, (double)tokens, pairs, clock_now() - begin);
-    return tell_step(s, norm.norm, rate);
+    return tell_step(s, &sums, norm.norm, rate);
 }
 
 /* ---- The whole ---- */
@@ -379,7 +451,7 @@ static focal_status finish(session *s)
                                       .tokens_per_second =
                                           seconds > 0.0 ? (double)s->state.tokens / seconds : 0.0};
     foci_start_ramp(&s->start, &s->run, s->state.step);
-    FOCAL_TRY(foci_write_result(&s->start, s->folder.model));
+    FOCAL_TRY(foci_write_result(&s->start, &s->run, s->state.step, &s->folder));
     return foci_run_folder_summarise(&s->folder, &summary);
 }
 

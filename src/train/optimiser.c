@@ -67,10 +67,23 @@ static focal_status multiply(focal_ctx *ctx, const foci_muon_factors *f)
     return foci_matmul(ctx, &args);
 }
 
-/* A step of one parameter; `at` is the place of its gradient. */
+static bool is_of_groups(const foci_trainable *t, const foci_param *param)
+{
+    const foci_groups *groups = t->groups;
+    for (int64_t n = 0; groups && n < groups->shape.L; n++)
+        for (int which = 0; which < FOCI_GROUP_TENSORS; which++)
+            if (param->weights == groups->layers[n].tensors[which]) return true;
+    return false;
+}
+
+/* The step of one parameter, numbered from 1 on; below that it stays. `at` is the place of its
+ * gradient. */
 static focal_status move(const foci_optimiser *o, const foci_param *param, size_t at, double rate,
                          double factor)
 {
+    const int64_t alone = o->options.group_steps;
+    const int64_t held = alone > 0 && !is_of_groups(o->trainable, param) ? alone : 0;
+    if (o->steps < held) return FOCAL_OK;
     focal_ctx *ctx = o->trainable->ctx;
     const foci_optimiser_options *options = &o->options;
     const double decay = param->is_matrix ? options->decay : 0.0;
@@ -98,7 +111,7 @@ static focal_status move(const foci_optimiser *o, const foci_param *param, size_
                                   .second = o->second + at,
                                   .rounded = param->rounded,
                                   .is_cleared = true,
-                                  .step = o->steps + 1,
+                                  .step = o->steps - held + 1,
                                   .rate = rate,
                                   .beta1 = options->beta1,
                                   .beta2 = options->beta2,

@@ -8,9 +8,11 @@
 typedef struct foci_optimiser_options {
     bool has_muon; /* for the matrices of layers; all else is AdamW's */
     double beta1, beta2, epsilon;
-    double momentum; /* Muon's */
-    double decay;    /* of matrices */
-    double clip;     /* largest norm of all gradients; 0: none */
+    double momentum;     /* Muon's */
+    double decay;        /* of matrices */
+    double clip;         /* largest norm of all gradients; 0: none */
+    int64_t group_steps; /* at the beginning, in which only groups move: nothing else decays, and
+                            its moments begin behind them */
 } foci_optimiser_options;
 
 typedef struct foci_optimiser {

@@ -35,8 +35,15 @@ focal_status foci_pace_open(focal_ctx *ctx, const foci_run *run, foci_pace *pace
 
 bool foci_pace_is_over(const foci_pace *pace, int64_t step, double seconds)
 {
-    return (pace->steps > 0 && step >= pace->steps) ||
+    return (pace->steps == 0 && pace->limit <= 0.0) || /* nothing learns */
+           (pace->steps > 0 && step >= pace->steps) ||
            (pace->limit > 0.0 && seconds >= pace->limit);
+}
+
+double foci_pace_part(const foci_pace *pace, int64_t step, double seconds)
+{
+    if (pace->steps > 0) return fmin((double)step / (double)pace->steps, 1.0);
+    return fmin(seconds / pace->limit, 1.0);
 }
 
 double foci_pace_rate(const foci_pace *pace, int64_t step, double seconds)

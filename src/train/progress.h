@@ -5,7 +5,7 @@
 
 #include "focal/base.h"
 
-enum { FOCI_PROGRESS_LINE = 160, FOCI_PROGRESS_TIME = 32 };
+enum { FOCI_PROGRESS_LINE = 256, FOCI_PROGRESS_TIME = 32 };
 
 /* How far a run is. */
 typedef struct foci_progress {
@@ -14,6 +14,9 @@ typedef struct foci_progress {
     double tokens_per_second; /* 0: not known yet */
     double peak_share;        /* of the machine's peak, 0..1; 0: not known */
     double seconds_left;      /* below 0: not known */
+    bool has_kl, has_groups;  /* whether there are the next ones */
+    double kl;
+    double kept, largest_group; /* shares */
 } foci_progress;
 
 /* "step 120/1,100  loss 4.1234  1,215 tok/s  58 % of peak  12 min left", without what is not known.

@@ -1,17 +1,33 @@
-/* The model that a run leaves: in the type that its products read, which is what it was trained
- * to compute with. */
+/* What a run leaves: the model in the type that its products read, which is what it was trained to
+ * compute with, and the groups as an adapter for that. */
 #include "train/result.h"
 
+#include "base/error.h"
 #include "model/save.h"
+#include "train/group_result.h"
 
 focal_status foci_check_result(const foci_start *start)
 {
-    return foci_trainable_check_save(start->trainable);
+    return start->model ? FOCAL_OK : foci_trainable_check_save(start->trainable);
 }
 
-focal_status foci_write_result(const foci_start *start, const char *folder)
+/* The adapter names the model by what it is in its files. */
+static focal_status write_beside(const foci_start *start, const foci_run *run, int64_t step,
+                                 const foci_run_folder *folder)
 {
+    focal_model *model = NULL;
+    FOCAL_TRY(focal_model_open(start->ctx, folder->model, NULL, &model));
+    const focal_status status = foci_write_adapter(start, run, step, model, folder->adapter);
+    focal_model_close(model);
+    return status;
+}
+
+focal_status foci_write_result(const foci_start *start, const foci_run *run, int64_t step,
+                               const foci_run_folder *folder)
+{
+    if (start->model) return foci_write_adapter(start, run, step, start->model, folder->path);
     const foci_save_options options = {.type = start->trainable->model->precision,
                                        .tokenizer = start->tokenizer_path};
-    return foci_trainable_save(start->trainable, folder, &options);
+    FOCAL_TRY(foci_trainable_save(start->trainable, folder->model, &options));
+    return start->groups ? write_beside(start, run, step, folder) : FOCAL_OK;
 }

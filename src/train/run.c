@@ -73,6 +73,11 @@ void focal_train_line(const focal_train_step *step, char out[FOCAL_TRAIN_LINE])
                                     .loss = step->loss,
                                     .tokens_per_second = step->tokens_per_second,
                                     .peak_share = step->peak_share,
-                                    .seconds_left = step->seconds_left};
+                                    .seconds_left = step->seconds_left,
+                                    .has_kl = step->has_kl,
+                                    .has_groups = step->has_groups,
+                                    .kl = step->kl,
+                                    .kept = step->kept,
+                                    .largest_group = step->largest_group};
     foci_progress_text(&progress, out);
 }

@@ -9,7 +9,7 @@
 enum {
     FOCI_RUN_TEXT = 1024, /* bytes of a text with its NUL */
     FOCI_RUN_LIST = 256,  /* numbers in a list */
-    FOCI_RUN_KEYS = 56,
+    FOCI_RUN_KEYS = 78,
     FOCI_RUN_VALUE = 4 * FOCI_RUN_TEXT, /* bytes that hold any value as it is written */
     FOCI_RUN_FILE_BYTES = 1 << 20       /* the largest file that is read */
 };
@@ -39,6 +39,30 @@ typedef enum foci_run_recompute {
     FOCI_RUN_RECOMPUTE_INPUTS,
     FOCI_RUN_RECOMPUTE_BLOCK
 } foci_run_recompute;
+typedef enum foci_run_learn { FOCI_RUN_LEARN_ALL, FOCI_RUN_LEARN_GROUPS } foci_run_learn;
+typedef enum foci_run_objective { FOCI_RUN_LM, FOCI_RUN_KL } foci_run_objective;
+typedef enum foci_run_method {
+    FOCI_RUN_FOCUS,
+    FOCI_RUN_ONLY_TEMPERATURE,
+    FOCI_RUN_ONLY_WINDOW,
+    FOCI_RUN_RANDOM,
+    FOCI_RUN_ONLY_START
+} foci_run_method;
+typedef enum foci_run_scope { FOCI_RUN_SCOPE_KV, FOCI_RUN_SCOPE_LAYER } foci_run_scope;
+typedef enum foci_run_mode { FOCI_RUN_DIRECTED, FOCI_RUN_SHARED } foci_run_mode;
+typedef enum foci_run_gate {
+    FOCI_RUN_GATE_STRAIGHT,
+    FOCI_RUN_GATE_PAPER,
+    FOCI_RUN_GATE_LOG
+} foci_run_gate;
+typedef enum foci_run_balance {
+    FOCI_RUN_BALANCE_BIAS,
+    FOCI_RUN_BALANCE_SIGN,
+    FOCI_RUN_BALANCE_SINKHORN,
+    FOCI_RUN_BALANCE_NONE
+} foci_run_balance;
+typedef enum foci_run_router { FOCI_RUN_ROUTER_UNIT, FOCI_RUN_ROUTER_RAW } foci_run_router;
+typedef enum foci_run_begin { FOCI_RUN_BEGIN_HEADS, FOCI_RUN_BEGIN_RANDOM } foci_run_begin;
 typedef enum foci_run_spike { FOCI_RUN_SPIKE_STOP, FOCI_RUN_SPIKE_SKIP } foci_run_spike;
 
 /* Numbers in ascending order, none twice; count 0 stands for all. */
@@ -55,6 +79,7 @@ typedef struct foci_run {
         double valid_share;
         int64_t length, batch, accumulation;
         bool cross_documents;
+        double repeat;
     } data;
     struct {
         int64_t family, layers, width, ffn, heads, kv_heads, head_dim, vocabulary;
@@ -74,6 +99,16 @@ typedef struct foci_run {
         int64_t ramp_steps;
         double rope_base, yarn_factor;
     } start;
+    int64_t learn, objective;
+    struct {
+        int64_t method, count, width, top, top_fit, window, sinks, scope, mode, gate, balance;
+        double rate, rate_end;
+        int64_t router;
+        bool temperatures;
+        int64_t init;
+        foci_run_list layers;
+        int64_t first, type;
+    } groups;
     struct {
         int64_t kind;
         double lr, beta1, beta2, eps, momentum, decay, clip, z_loss;

@@ -29,7 +29,8 @@ static focal_status name_parts(foci_run_folder *f, const char *path)
         const char *name;
     } parts[] = {
         {&f->run_conf, "run.conf"},       {&f->log, "log.jsonl"}, {&f->events, "events"},
-        {&f->checkpoints, "checkpoints"}, {&f->model, "model"},   {&f->summary, "summary.json"},
+        {&f->checkpoints, "checkpoints"}, {&f->model, "model"},   {&f->adapter, "adapter"},
+        {&f->summary, "summary.json"},
     };
     const size_t bytes = strlen(path);
     f->path = foci_alloc(f->ctx, bytes + 1, 1);
@@ -75,8 +76,8 @@ focal_status foci_run_folder_open(focal_ctx *ctx, const char *path, foci_run_fol
 void foci_run_folder_close(foci_run_folder *folder)
 {
     if (!folder->ctx) return;
-    char *const texts[] = {folder->path,        folder->run_conf, folder->log,    folder->events,
-                           folder->checkpoints, folder->model,    folder->summary};
+    char *const texts[] = {folder->path,        folder->run_conf, folder->log,     folder->events,
+                           folder->checkpoints, folder->model,    folder->adapter, folder->summary};
     if (folder->lock >= 0) (void)close(folder->lock);
     for (size_t n = 0; n < FOCAL_COUNT(texts); n++) foci_free(folder->ctx, texts[n]);
     *folder = (foci_run_folder){0};

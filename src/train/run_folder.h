@@ -8,7 +8,7 @@
 
 typedef struct foci_run_folder {
     focal_ctx *ctx;
-    char *path, *run_conf, *log, *events, *checkpoints, *model, *summary;
+    char *path, *run_conf, *log, *events, *checkpoints, *model, *adapter, *summary;
     int lock; /* file descriptor; below 0: none */
 } foci_run_folder;
 

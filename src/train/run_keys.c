@@ -43,6 +43,9 @@ const foci_run_key foci_run_keys[FOCI_RUN_KEYS] = {
         "and no data"),
     BOOL("data.cross_documents", data.cross_documents, "false",
          "whether attention looks across the border of two documents in a window"),
+    REAL("data.repeat", data.repeat, 0, 1, "0",
+         "share of the sequences that get a passage of theirs once more, so that copying is "
+         "learned; where only groups learn the default is 0.3"),
 
     CHOICE("model.family", model.family, "qwen3|gpt2", "qwen3", "what the model is built like"),
     INT("model.layers", model.layers, 1, 512, "8", "layers"),
@@ -84,6 +87,53 @@ const foci_run_key foci_run_keys[FOCI_RUN_KEYS] = {
          "new base of the rotation of a continued model; 0: its own"),
     REAL("start.yarn_factor", start.yarn_factor, 1, 1024, "1",
          "how many times its context a continued model is stretched by yarn; 1: not at all"),
+
+    CHOICE("learn", learn, "all|groups", "all",
+           "what learns: everything; groups on a model that stays as it is (`focal fit`)"),
+    CHOICE("objective", objective, "lm|kl", "lm",
+           "what is made small: the loss on the text; how far the model with groups is from the "
+           "model without, the default where only groups learn"),
+    CHOICE("groups.method", groups.method, "focus|temperature|none|random|start", "focus",
+           "of learn = groups: routers and temperatures learn; temperatures alone do, all keys "
+           "being seen; only window and sinks are seen; random groups, or the routers as they "
+           "begin, balanced. The last three learn nothing"),
+    INT("groups.count", groups.count, 0, 64, "0",
+        "groups of a router; 0: no groups. Where only groups learn the default is 16"),
+    INT("groups.width", groups.width, 1, 256, "16", "width of a router"),
+    INT("groups.top", groups.top, 1, 64, "4", "groups that a token looks into when the model runs"),
+    INT("groups.top_fit", groups.top_fit, 1, 64, "2",
+        "groups that a token looks into while routers learn"),
+    INT("groups.window", groups.window, 0, 1 << 27, "128",
+        "keys before its own that a token sees always"),
+    INT("groups.sinks", groups.sinks, 0, 1 << 27, "4", "first keys, which all tokens see"),
+    CHOICE("groups.scope", groups.scope, "kv|layer", "kv",
+           "a router for each key head, or one for a layer"),
+    CHOICE("groups.mode", groups.mode, "directed|shared", "directed",
+           "a key is in one group and a query looks into several; or a token is in several, and "
+           "looks into the same"),
+    CHOICE("groups.gate", groups.gate, "straight|paper|log", "straight",
+           "how the gradient passes the choice of groups: straight through what runs; the paper's "
+           "sigmoid or a logarithm, which see all keys while they learn"),
+    CHOICE("groups.balance", groups.balance, "bias|sign|sinkhorn|none", "bias",
+           "what keeps groups of one size: a bias moved by the logarithm of their load, or by its "
+           "sign; Sinkhorn over each sequence, which is not causal; nothing"),
+    REAL("groups.rate", groups.rate, 0, 10, "0.55",
+         "how far the bias moves at first; of sign the default is 0.11"),
+    REAL("groups.rate_end", groups.rate_end, 0, 10, "0.05",
+         "and at the end, with a line between; of sign the default is 0.01"),
+    CHOICE("groups.router", groups.router, "unit|raw", "unit",
+           "form of a router: vectors of length 1 with offsets and bias; the paper's, without"),
+    BOOL("groups.temperatures", groups.temperatures, "false",
+         "whether each head gets a temperature that learns; where only groups learn the default "
+         "is true"),
+    CHOICE("groups.init", groups.init, "heads|random", "heads",
+           "what routers begin with: the model's own heads, or random numbers"),
+    INTS("groups.layers", groups.layers, 0, 511, "all",
+         "layers that get a router, of those whose attention has no window of its own"),
+    INT("groups.first", groups.first, 0, STEPS_MOST, "0",
+        "of learn = all: steps at the beginning in which only groups learn"),
+    CHOICE("groups.type", groups.type, "bf16|f32", "bf16",
+           "type of the projections in the adapter's file; all else there is float32"),
 
     CHOICE("optimiser.kind", optimiser.kind, "adamw|muon", "adamw",
            "optimiser of the matrices; what is no matrix of a layer is AdamW's always"),

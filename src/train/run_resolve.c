@@ -3,7 +3,7 @@
 
 #include "base/error.h"
 #include "base/sizes.h"
-#include "train/run_file.h"
+#include "train/run_groups.h"
 
 /* What learned temperatures begin with (docs/MATH.md, 2). */
 static const double learned_start = 0.6, paper_start = 0.442;
@@ -148,6 +148,11 @@ static focal_status resolve_temperature(focal_ctx *ctx, foci_run *run)
 static focal_status resolve_schedule(focal_ctx *ctx, foci_run *run)
 {
     const bool has_minutes = run->schedule.minutes > 0.0;
+    if (!foci_run_has_steps(run)) {
+        run->schedule.steps = run->schedule.warmup = 0;
+        run->schedule.minutes = 0.0;
+        return FOCAL_OK;
+    }
     if (has_minutes && !is_given(run, "schedule.steps")) run->schedule.steps = 0;
     if (!has_minutes && run->schedule.steps == 0)
         return foci_fail(ctx, FOCAL_EINVAL,
@@ -163,6 +168,7 @@ static focal_status resolve_schedule(focal_ctx *ctx, foci_run *run)
 
 focal_status foci_run_resolve(focal_ctx *ctx, foci_run *run)
 {
+    FOCAL_TRY(foci_run_resolve_groups(ctx, run));
     if (run->data.batch % run->data.accumulation != 0)
         return foci_fail(ctx, FOCAL_EINVAL,
                          "run: a batch of %lld (data.batch) does not divide into %lld passes "

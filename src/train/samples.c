@@ -15,6 +15,7 @@ static const float sample_temperature = 0.8F;
 const char *foci_sample_obstacle(const foci_trainable *trainable)
 {
     const focal_model *model = trainable->model;
+    if (trainable->groups) return "no samples: a model with groups writes none while they learn";
     if (!model->tokenizer) return "no samples: there is no tokenizer.json beside the shards";
     for (int32_t n = 0; n < model->config.L; n++) {
         const foci_temperature *temperature = model->weights.layers[n].temperature;

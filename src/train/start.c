@@ -10,11 +10,14 @@
 #include "base/sizes.h"
 #include "io/file.h"
 #include "text/corpus.h"
+#include "train/group_setup.h"
+#include "train/run_groups.h"
 #include "train/shard_tokens.h"
 
 static focal_status open_data(foci_start *s, const foci_run *run)
 {
     const char *folder = run->data.shards;
+    if (!foci_run_has_data(run)) return FOCAL_OK;
     if (folder[0] == '\0')
         return foci_fail(s->ctx, FOCAL_EINVAL,
                          "run: data.shards is not set: the folder that `focal tokenize` wrote");
@@ -160,29 +163,36 @@ static focal_status change_rope(focal_ctx *ctx, const foci_run *run, focal_model
     return foci_rope_table(ctx, &c->rope, model->inv_freq[0], &model->rope_scale[0]);
 }
 
-static focal_status make_from(foci_start *s, const foci_run *run, focal_model *source)
+/* Whether a model that was opened can read the windows, and ids, of the run. */
+static focal_status check_source(foci_start *s, const foci_run *run, focal_model *source)
 {
     foci_config *c = &source->config;
     const focal_tokenizer *tokenizer = focal_model_tokenizer(source);
     FOCAL_TRY(check_vocabulary(s, run, run->start.from, c->V));
+    if (c->has_positions && run->data.length > c->context)
+        return foci_fail(s->ctx, FOCAL_EINVAL,
+                         "run: data.length is %lld, %.300s has %d learned positions",
+                         (long long)run->data.length, run->start.from, c->context);
+    c->context = (int32_t)foci_max64(c->context, run->data.length);
+    if (s->shards && tokenizer && foci_tokenizer_fingerprint(tokenizer) != s->info.fingerprint)
+        (void)snprintf(s->note, sizeof s->note,
+                       "the shards were made with another tokenizer than that of %.300s",
+                       run->start.from);
+    return FOCAL_OK;
+}
+
+static focal_status make_from(foci_start *s, const foci_run *run, focal_model *source)
+{
+    const foci_config *c = &source->config;
     if (run->model.qk_norm == FOCI_RUN_QK_NONE && c->qk_norm != FOCI_QK_NONE)
         return foci_fail(s->ctx, FOCAL_EINVAL,
                          "run: model.qk_norm is none, %.300s has a norm of queries and keys: plain "
                          "leaves its gains as they are, gain trains them",
                          run->start.from);
     FOCAL_TRY(change_rope(s->ctx, run, source));
-    if (c->has_positions && run->data.length > c->context)
-        return foci_fail(s->ctx, FOCAL_EINVAL,
-                         "run: data.length is %lld, %.300s has %d learned positions",
-                         (long long)run->data.length, run->start.from, c->context);
-    c->context = (int32_t)foci_max64(c->context, run->data.length);
-    if (tokenizer && foci_tokenizer_fingerprint(tokenizer) != s->info.fingerprint)
-        (void)snprintf(s->note, sizeof s->note,
-                       "the shards were made with another tokenizer than that of %.300s",
-                       run->start.from);
+    FOCAL_TRY(check_source(s, run, source));
     return make(s, run, c, source);
 }
-
 static focal_status continue_model(foci_start *s, const foci_run *run)
 {
     focal_model *source = NULL;
@@ -192,11 +202,40 @@ static focal_status continue_model(foci_start *s, const foci_run *run)
     return status;
 }
 
+/* The model stays where it lies, and groups are all that learns. */
+static focal_status freeze_model(foci_start *s, const foci_run *run)
+{
+    const focal_model_options options = {.precision = run->precision == FOCI_RUN_F32 ? FOCAL_F32
+                                                                                     : FOCAL_BF16,
+                                         .has_precision = true};
+    FOCAL_TRY(focal_model_open(s->ctx, run->start.from, &options, &s->model));
+    FOCAL_TRY(check_source(s, run, s->model));
+    FOCAL_TRY(foci_group_setup(s->ctx, run, s->model, &s->groups));
+    return foci_trainable_frozen(s->model, s->groups, &s->trainable);
+}
+
+/* Groups beside all weights, and where they learn alone at first, a second view of both. */
+static focal_status add_groups(foci_start *s, const foci_run *run)
+{
+    if (!foci_run_has_groups(run)) return FOCAL_OK;
+    FOCAL_TRY(foci_group_setup(s->ctx, run, s->trainable->model, &s->groups));
+    FOCAL_TRY(foci_trainable_add_groups(s->trainable, s->groups));
+    if (run->groups.first == 0) return FOCAL_OK;
+    return foci_trainable_frozen(s->trainable->model, s->groups, &s->only_groups);
+}
+
+static focal_status make_model(foci_start *s, const foci_run *run)
+{
+    if (run->learn == FOCI_RUN_LEARN_GROUPS) return freeze_model(s, run);
+    FOCAL_TRY(run->start.from[0] != '\0' ? continue_model(s, run) : make_new(s, run));
+    return add_groups(s, run);
+}
+
 /* What samples are written with. */
 static focal_status open_tokenizer(foci_start *s)
 {
     focal_model *model = s->trainable->model;
-    if (!s->tokenizer_path) return FOCAL_OK;
+    if (!s->tokenizer_path || s->model) return FOCAL_OK;
     FOCAL_TRY(focal_tokenizer_open(s->ctx, s->tokenizer_path, &model->tokenizer));
     const int32_t size = focal_tokenizer_size(model->tokenizer);
     if (size <= model->config.V) return FOCAL_OK;
@@ -208,8 +247,7 @@ focal_status foci_start_open(focal_ctx *ctx, const foci_run *run, foci_start *st
 {
     *start = (foci_start){.ctx = ctx};
     focal_status status = open_data(start, run);
-    if (status == FOCAL_OK)
-        status = run->start.from[0] != '\0' ? continue_model(start, run) : make_new(start, run);
+    if (status == FOCAL_OK) status = make_model(start, run);
     if (status == FOCAL_OK) status = open_tokenizer(start);
     if (status != FOCAL_OK) foci_start_close(start);
     return status;
@@ -218,7 +256,10 @@ focal_status foci_start_open(focal_ctx *ctx, const foci_run *run, foci_start *st
 void foci_start_close(foci_start *start)
 {
     if (!start->ctx) return;
+    foci_trainable_free(start->only_groups);
     foci_trainable_free(start->trainable);
+    foci_groups_free(start->ctx, start->groups);
+    focal_model_close(start->model);
     foci_shards_close(start->shards);
     foci_free(start->ctx, start->tokenizer_path);
     *start = (foci_start){0};

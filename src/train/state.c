@@ -1,4 +1,5 @@
-/* The blocks of a training checkpoint: "state", and for each parameter its master and moments. */
+/* The blocks of a training checkpoint: "state", for each parameter its master and moments, and the
+ * balance of routers, which moves without a gradient. */
 #include "train/state.h"
 
 #include <math.h>
@@ -105,7 +106,7 @@ static focal_status unpack(focal_ctx *ctx, const foci_checkpoint *from,
 
 /* The blocks of a model and their names. */
 typedef struct block_list {
-    foci_block *blocks; /* (1 + PARTS * param_count) room */
+    foci_block *blocks; /* (1 + PARTS * param_count + layers with groups) room */
     char (*names)[FOCI_BLOCK_NAME];
     int64_t count;
 } block_list;
@@ -131,7 +132,8 @@ static focal_status list_blocks(const foci_optimiser *o, const int64_t state[STA
                                 block_list *list)
 {
     const foci_trainable *t = o->trainable;
-    const size_t room = 1 + PARTS * (size_t)t->param_count;
+    const size_t layers = t->groups ? (size_t)t->groups->shape.L : 0;
+    const size_t room = 1 + PARTS * (size_t)t->param_count + layers;
     list->blocks = foci_alloc(t->ctx, room, sizeof *list->blocks);
     list->names = foci_alloc(t->ctx, room, sizeof *list->names);
     if (!list->blocks || !list->names) return FOCAL_ENOMEM;
@@ -147,6 +149,15 @@ static focal_status list_blocks(const foci_optimiser *o, const int64_t state[STA
             list->blocks[list->count++] =
                 (foci_block){name, FOCI_BLOCK_F32, 2, {param->rows, param->cols}, data};
         }
+    }
+    for (int32_t n = 0; n < (int32_t)layers; n++) {
+        const float *beta = t->groups->layers[n].tensors[FOCI_GROUP_BETA];
+        if (!beta) continue;
+        char *name = list->names[list->count];
+        (void)snprintf(name, FOCI_BLOCK_NAME, "layers.%d.router.%s", n,
+                       foci_group_tensor_name(FOCI_GROUP_BETA));
+        list->blocks[list->count++] = (foci_block){
+            name, FOCI_BLOCK_F32, 2, {t->groups->shape.routers, t->groups->shape.K}, beta};
     }
     return FOCAL_OK;
 }
@@ -189,6 +200,11 @@ static focal_status take_blocks(const foci_checkpoint *from, const block_list *l
             float *to = part_of(o, &o->trainable->params[i], p);
             if (to) FOCAL_TRY(foci_checkpoint_copy(from, &list->blocks[n++], to));
         }
+    const foci_groups *groups = o->trainable->groups;
+    for (int32_t i = 0; groups && i < groups->shape.L; i++) {
+        float *beta = groups->layers[i].tensors[FOCI_GROUP_BETA];
+        if (beta) FOCAL_TRY(foci_checkpoint_copy(from, &list->blocks[n++], beta));
+    }
     return FOCAL_OK;
 }
 

@@ -13,6 +13,8 @@ double foci_step_flops(const foci_trainable *trainable, double tokens, double pa
 {
     const foci_config *c = &trainable->model->config;
     double products = (double)c->V * c->C;
+    if (trainable->is_frozen) /* no product for weights, but one more pass of the model */
+        products += 0.5 * (double)focal_model_describe(trainable->model).layer_flops;
     for (int32_t n = 0; n < trainable->param_count; n++) {
         const foci_param *param = &trainable->params[n];
         if (param->is_matrix && param->is_in_layer)

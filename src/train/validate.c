@@ -22,10 +22,9 @@ focal_status foci_validation_plan(focal_ctx *ctx, const foci_order *training, in
 }
 
 focal_status foci_validate(foci_trainable *trainable, const foci_validation *plan, foci_feed *feed,
-                           bool (*must_stop)(void *user), void *user, foci_batch_loss *loss,
-                           bool *is_stopped)
+                           const foci_backward_options *options, bool (*must_stop)(void *user),
+                           void *user, foci_batch_loss *loss, bool *is_stopped)
 {
-    static const foci_backward_options options = {.is_loss_only = true};
     *loss = (foci_batch_loss){0};
     *is_stopped = false;
     for (int64_t first = 0; first < plan->windows; first += plan->pass_windows) {
@@ -35,9 +34,8 @@ focal_status foci_validate(foci_trainable *trainable, const foci_validation *pla
         if (*is_stopped) return FOCAL_OK;
         FOCAL_TRY(foci_feed_read(feed, &plan->order, first, count));
         const foci_batch batch = foci_feed_pass(feed, &plan->order, 0, count);
-        FOCAL_TRY(foci_backward(trainable, &batch, &options, &part));
-        loss->nll += part.nll;
-        loss->targets += part.targets;
+        FOCAL_TRY(foci_backward(trainable, &batch, options, &part));
+        foci_batch_loss_add(loss, &part);
     }
     return FOCAL_OK;
 }

@@ -15,10 +15,11 @@ typedef struct foci_validation {
 focal_status foci_validation_plan(focal_ctx *ctx, const foci_order *training, int64_t border,
                                   int64_t most, int32_t pass_windows, foci_validation *plan);
 
-/* The sum of the losses and their number. must_stop (may be NULL) is asked before each pass; true
+/* The sums of the losses and their number, and of groups, which act as the options say (a loss
+ * alone), what there is to count. must_stop (may be NULL) is asked before each pass; true
  * ends the call with *is_stopped. */
 focal_status foci_validate(foci_trainable *trainable, const foci_validation *plan, foci_feed *feed,
-                           bool (*must_stop)(void *user), void *user, foci_batch_loss *loss,
-                           bool *is_stopped);
+                           const foci_backward_options *options, bool (*must_stop)(void *user),
+                           void *user, foci_batch_loss *loss, bool *is_stopped);
 
 #endif /* FOCI_TRAIN_VALIDATE_H */

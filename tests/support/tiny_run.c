@@ -9,13 +9,22 @@
 #include "base/random.h"
 #include "io/shards.h"
 
-enum { DOCUMENTS = 40, SET_BYTES = 256 };
+enum { DOCUMENTS = 40, SET_BYTES = 256, MORE_BYTES = 2048 };
 
 static const char *const settings[] = {
     "data.length=16",     "data.batch=4",         "data.valid_share=0.1", "model.layers=2",
     "model.width=32",     "model.ffn=48",         "model.heads=2",        "model.vocabulary=0",
     "schedule.steps=8",   "schedule.warmup=2",    "optimiser.lr=0.01",    "checkpoint.every=3",
     "validation.every=4", "validation.tokens=64",
+};
+
+static const char *const fit_settings[] = {
+    "learn=groups",       "data.length=64",        "data.cross_documents=true",
+    "data.batch=4",       "data.valid_share=0.2",  "groups.count=4",
+    "groups.width=8",     "groups.top=2",          "groups.top_fit=1",
+    "groups.window=4",    "groups.sinks=1",        "schedule.steps=8",
+    "schedule.warmup=2",  "optimiser.lr=0.01",     "checkpoint.every=3",
+    "validation.every=4", "validation.tokens=256",
 };
 
 /* Documents that count upwards from a random start, some tokens by chance: half of it can be
@@ -119,8 +128,15 @@ static focal_status set_all(focal_run *run, const char *sets)
     return FOCAL_OK;
 }
 
-focal_status tiny_run_train(focal_ctx *ctx, const tiny_run *tiny, const char *path,
-                            const char *sets, tiny_watch *watch)
+/* Settings as "key=value", the last ones as lines. */
+typedef struct setting_list {
+    const char *const *items;
+    size_t count;
+    const char *more;
+} setting_list;
+
+static focal_status train_with(focal_ctx *ctx, const tiny_run *tiny, const char *path,
+                               const setting_list *sets, tiny_watch *watch)
 {
     const focal_train_watch told = {.user = watch,
                                     .on_step = note_step,
@@ -133,14 +149,30 @@ focal_status tiny_run_train(focal_ctx *ctx, const tiny_run *tiny, const char *pa
     FOCAL_TRY(focal_run_new(ctx, &run));
     (void)snprintf(shards, sizeof shards, "data.shards=%s", tiny->shards);
     focal_status status = focal_run_set(run, shards);
-    for (size_t n = 0; n < FOCAL_COUNT(settings) && status == FOCAL_OK; n++)
-        status = focal_run_set(run, settings[n]);
-    if (status == FOCAL_OK) status = set_all(run, sets);
+    for (size_t n = 0; n < sets->count && status == FOCAL_OK; n++)
+        status = focal_run_set(run, sets->items[n]);
+    if (status == FOCAL_OK) status = set_all(run, sets->more);
     if (status == FOCAL_OK)
         status =
             focal_train(ctx, run, path, 0.0, watch ? &told : NULL, watch ? &watch->result : NULL);
     focal_run_free(run);
     return status;
+}
+
+focal_status tiny_run_train(focal_ctx *ctx, const tiny_run *tiny, const char *path,
+                            const char *sets, tiny_watch *watch)
+{
+    const setting_list all = {settings, FOCAL_COUNT(settings), sets};
+    return train_with(ctx, tiny, path, &all, watch);
+}
+
+focal_status tiny_run_fit(focal_ctx *ctx, const tiny_run *tiny, const char *path, const char *model,
+                          const char *sets, tiny_watch *watch)
+{
+    char more[MORE_BYTES];
+    (void)snprintf(more, sizeof more, "start.from=%s\n%s", model, sets);
+    const setting_list all = {fit_settings, FOCAL_COUNT(fit_settings), more};
+    return train_with(ctx, tiny, path, &all, watch);
 }
 
 int32_t tiny_run_read(const char *out, const char *field, double values[TINY_LOSSES],

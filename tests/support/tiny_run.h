@@ -38,6 +38,11 @@ void tiny_run_clear(const tiny_run *tiny, const char *path); /* a folder in it, 
 focal_status tiny_run_train(focal_ctx *ctx, const tiny_run *tiny, const char *path,
                             const char *sets, tiny_watch *watch);
 
+/* Fits groups to the model in the folder `model` likewise: 4 groups, a window of 4 and a sink, on
+ * windows of 64 tokens across documents. */
+focal_status tiny_run_fit(focal_ctx *ctx, const tiny_run *tiny, const char *path, const char *model,
+                          const char *sets, tiny_watch *watch);
+
 /* "loss" (or another field) of every line of the log that has it: their number; steps may be
  * NULL. */
 int32_t tiny_run_read(const char *out, const char *field, double values[TINY_LOSSES],

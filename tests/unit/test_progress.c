@@ -10,7 +10,12 @@ static void the_line_says_what_is_known(void **state)
 {
     (void)state;
     char line[FOCI_PROGRESS_LINE];
-    foci_progress p = {120, 1100, 4.12344, 1215.4, 0.584, 731.0};
+    foci_progress p = {.step = 120,
+                       .steps = 1100,
+                       .loss = 4.12344,
+                       .tokens_per_second = 1215.4,
+                       .peak_share = 0.584,
+                       .seconds_left = 731.0};
     foci_progress_text(&p, line);
     assert_string_equal(line,
                         "step   120/1,100  loss  4.1234    1,215 tok/s  58 % of peak  12 min left");
@@ -20,20 +25,53 @@ static void the_line_says_what_is_known(void **state)
     p.loss = (double)INFINITY;
     foci_progress_text(&p, line);
     assert_string_equal(line, "step 7  loss   > 1e6");
-    p = (foci_progress){INT64_MAX, INT64_MAX, -123456.5, 9.9e11, 9.99, 3e9};
+    p = (foci_progress){.step = INT64_MAX,
+                        .steps = INT64_MAX,
+                        .loss = -123456.5,
+                        .tokens_per_second = 9.9e11,
+                        .peak_share = 9.99,
+                        .seconds_left = 3e9};
     foci_progress_text(&p, line);
     assert_true(strlen(line) < FOCI_PROGRESS_LINE - 1);
     assert_non_null(strstr(line, "9,223,372,036,854,775,807/9,223,372,036,854,775,807"));
     assert_non_null(strstr(line, " left"));
+    p.has_kl = p.has_groups = true;
+    p.kl = -999999.9;
+    p.kept = p.largest_group = 1.0;
+    foci_progress_text(&p, line);
+    assert_true(strlen(line) < FOCI_PROGRESS_LINE - 1);
+    assert_non_null(strstr(line, " left"));
+    p = (foci_progress){.step = 12,
+                        .steps = 250,
+                        .loss = 3.21,
+                        .seconds_left = 60.0,
+                        .has_kl = true,
+                        .kl = 0.02135,
+                        .has_groups = true,
+                        .kept = 0.134,
+                        .largest_group = 0.091};
+    foci_progress_text(&p, line);
+    assert_string_equal(
+        line, "step  12/250  loss  3.2100  kl 0.0214  kept 13 %  largest group  9 %  60 s left");
 }
 
 static void the_width_stays(void **state)
 {
     (void)state;
     char first[FOCI_PROGRESS_LINE], last[FOCI_PROGRESS_LINE];
-    foci_progress p = {1, 1100, 10.1, 900.0, 0.05, 30.0};
+    foci_progress p = {.step = 1,
+                       .steps = 1100,
+                       .loss = 10.1,
+                       .tokens_per_second = 900.0,
+                       .peak_share = 0.05,
+                       .seconds_left = 30.0};
     foci_progress_text(&p, first);
-    p = (foci_progress){1100, 1100, 3.3, 12345.0, 0.7, 10.0};
+    p = (foci_progress){.step = 1100,
+                        .steps = 1100,
+                        .loss = 3.3,
+                        .tokens_per_second = 12345.0,
+                        .peak_share = 0.7,
+                        .seconds_left = 10.0};
     foci_progress_text(&p, last);
     assert_int_equal(strlen(first), strlen(last));
 }

@@ -202,14 +202,16 @@ static void losses_alone_are_the_same(void **state)
     foci_validation plan;
     foci_batch_loss alone, sum = {0};
     bool is_stopped = true;
+    const foci_backward_options loss_only = {.is_loss_only = true};
     assert_status(ctx, foci_start_open(ctx, &run, &s), FOCAL_OK);
     const foci_order order = {
         .tokens = &s.tokens, .length = 16, .end = s.tokens.count, .is_shuffled = true};
     assert_status(ctx, foci_validation_plan(ctx, &order, 100, 1000, 3, &plan), FOCAL_OK);
     assert_int_equal(plan.windows, foci_min64(1000 / 16, (s.tokens.count - 101) / 16));
     assert_status(ctx, foci_feed_open(ctx, 64, 16, &feed), FOCAL_OK);
-    assert_status(ctx, foci_validate(s.trainable, &plan, &feed, NULL, NULL, &alone, &is_stopped),
-                  FOCAL_OK);
+    assert_status(
+        ctx, foci_validate(s.trainable, &plan, &feed, &loss_only, NULL, NULL, &alone, &is_stopped),
+        FOCAL_OK);
     assert_false(is_stopped);
     for (size_t n = 0; n < s.trainable->gradient_count; n++)
         assert_true(s.trainable->gradients[n] == 0.0F);

@@ -1,0 +1,331 @@
+/* focal fit: groups for a model that stays as it is. It is a run of training like any other, whose
+ * settings the options here name, on texts that the model's own tokenizer makes into tokens. */
+#include <stdio.h>
+#include <string.h>
+
+#include "focal/corpus.h"
+#include "focal/model.h"
+#include "model_file.h"
+#include "text_folder.h"
+#include "tokenize_files.h"
+#include "train.h"
+
+enum { ASSIGNMENT_BYTES = 256, MOST_SETTINGS = 32 };
+
+#define METHODS "focus|temperature|none|random|start"
+enum { METHOD_NONE = 2 };
+
+/* An option that is a key of run files. */
+typedef struct setting {
+    const char *key;
+    cli_kind kind;
+    const char *choices;
+    bool is_given;
+    int64_t integer;
+    double number;
+    int32_t choice;
+    const char *text;
+} setting;
+
+/* What the command line says. */
+typedef struct fit_request {
+    train_request train;
+    const char *model;
+    const char *run_file; /* NULL: none */
+    bool is_paper;
+    setting settings[MOST_SETTINGS];
+    int32_t setting_count;
+} fit_request;
+
+/* The second paper's form, literally. What it says nothing of is as the defaults are. */
+static const char *const paper[] = {"groups.count=4",
+                                    "groups.top=2",
+                                    "groups.top_fit=2",
+                                    "groups.mode=shared",
+                                    "groups.scope=layer",
+                                    "groups.gate=paper",
+                                    "groups.balance=sinkhorn",
+                                    "groups.router=raw",
+                                    "groups.temperatures=false",
+                                    "groups.init=random",
+                                    "groups.sinks=0",
+                                    "objective=lm",
+                                    "data.repeat=0"};
+
+/* ---- Settings ---- */
+
+/* "key=value" of an option that was given. */
+static void print_setting(const setting *s, char out[ASSIGNMENT_BYTES])
+{
+    const char *word = s->choices;
+    switch (s->kind) {
+    case CLI_INT:
+        (void)snprintf(out, ASSIGNMENT_BYTES, "%s=%lld", s->key, (long long)s->integer);
+        break;
+    case CLI_NUMBER:
+        (void)snprintf(out, ASSIGNMENT_BYTES, "%s=%.17g", s->key, s->number);
+        break;
+    case CLI_CHOICE:
+        for (int32_t skip = s->choice; skip > 0; skip--) word = strchr(word, '|') + 1;
+        (void)snprintf(out, ASSIGNMENT_BYTES, "%s=%.*s", s->key, (int)strcspn(word, "|"), word);
+        break;
+    default:
+        (void)snprintf(out, ASSIGNMENT_BYTES, "%s=%s", s->key, s->text);
+        break;
+    }
+}
+
+/* All settings but the shards: the run file's, then the paper's, then options, then --set. */
+static int make_settings(focal_ctx *ctx, const fit_request *f, focal_run *run)
+{
+    focal_status status = f->run_file ? focal_run_read(run, f->run_file) : FOCAL_OK;
+    if (status == FOCAL_OK) status = focal_run_set(run, "learn=groups");
+    for (size_t n = 0; n < CLI_COUNT(paper) && f->is_paper && status == FOCAL_OK; n++)
+        status = focal_run_set(run, paper[n]);
+    for (int32_t n = 0; n < f->setting_count && status == FOCAL_OK; n++) {
+        char assignment[ASSIGNMENT_BYTES];
+        if (!f->settings[n].is_given) continue;
+        print_setting(&f->settings[n], assignment);
+        status = focal_run_set(run, assignment);
+    }
+    if (status != FOCAL_OK) return cli_fail_ctx(ctx, status);
+    if (f->model) {
+        const int code = train_set_from(ctx, run, f->model);
+        if (code != CLI_DONE) return code;
+    }
+    if (f->train.minutes > 0.0) {
+        char assignment[ASSIGNMENT_BYTES];
+        (void)snprintf(assignment, sizeof assignment, "schedule.minutes=%.9g", f->train.minutes);
+        status = focal_run_set(run, assignment);
+    }
+    for (int32_t n = 0; n < f->train.sets.count && status == FOCAL_OK; n++)
+        status = focal_run_set(run, f->train.sets.items[n]);
+    if (status == FOCAL_OK) status = focal_run_resolve(run);
+    return status == FOCAL_OK ? CLI_DONE : cli_fail_ctx(ctx, status);
+}
+
+/* ---- Texts ---- */
+
+/* The path of the model in the settings, which stand in quotes there. */
+static int open_source(focal_ctx *ctx, const focal_run *run, focal_model **model)
+{
+    char path[FOCAL_RUN_VALUE];
+    focal_status status = focal_run_get(run, "start.from", path);
+    size_t used = 0;
+    const size_t bytes = status == FOCAL_OK ? strlen(path) : 0;
+    for (size_t n = 1; n + 1 < bytes; n++) {
+        if (path[n] == '\\') n++;
+        path[used++] = path[n];
+    }
+    path[used] = '\0';
+    if (status == FOCAL_OK) status = focal_model_open(ctx, path, NULL, model);
+    return status == FOCAL_OK ? CLI_DONE : cli_fail_ctx(ctx, status);
+}
+
+static int make_shards(focal_ctx *ctx, const train_request *r, const focal_run *run,
+                       const char *shards)
+{
+    focal_model *model = NULL;
+    if (text_has(r->out, "shards")) return CLI_DONE;
+    text_sweep(r->out);
+    int code = open_source(ctx, run, &model);
+    if (code != CLI_DONE) return code;
+    const focal_tokenizer *tokenizer = focal_model_tokenizer(model);
+    const files_options files = {.out = shards, .is_quiet = r->is_quiet};
+    code = tokenizer ? files_tokenize(ctx, tokenizer, &r->texts, &files)
+                     : cli_fail("%s: has no tokenizer, so it reads no texts",
+                                focal_model_describe(model).path);
+    focal_model_close(model);
+    return code;
+}
+
+static int add_texts(focal_ctx *ctx, const train_request *r, focal_run *run)
+{
+    char shards[TEXT_PATH_BYTES];
+    int64_t bytes = 0;
+    int code = text_check(&r->texts, &bytes);
+    if (code == CLI_DONE) code = text_path(r->out, "shards", shards);
+    if (code == CLI_DONE) code = text_folder_open(r);
+    if (code == CLI_DONE) code = make_shards(ctx, r, run, shards);
+    return code == CLI_DONE ? train_set_text(ctx, run, "data.shards", shards) : code;
+}
+
+static int fit(const fit_request *f)
+{
+    focal_ctx *ctx = NULL;
+    focal_run *run = NULL;
+    int code = cli_open_ctx(f->train.threads, NULL, &ctx);
+    if (code != CLI_DONE) return code;
+    const focal_status status = focal_run_new(ctx, &run);
+    /* What is wrong is said before any work is done. */
+    code = status == FOCAL_OK ? make_settings(ctx, f, run) : cli_fail_ctx(ctx, status);
+    if (code == CLI_DONE && f->train.texts.count > 0) code = add_texts(ctx, &f->train, run);
+    if (code == CLI_DONE && files_stopped() >= 0) code = files_stopped();
+    if (code == CLI_DONE) code = train_run(ctx, run, &f->train);
+    focal_run_free(run);
+    focal_ctx_close(ctx);
+    return code;
+}
+
+/* ---- The command ---- */
+
+/* Takes a run file out of the arguments; the others are texts. */
+static int find_run_file(fit_request *f)
+{
+    cli_texts *texts = &f->train.texts;
+    int32_t count = 0;
+    for (int32_t n = 0; n < texts->count; n++) {
+        if (!train_is_run_file(texts->items[n])) {
+            texts->items[count++] = texts->items[n];
+            continue;
+        }
+        if (f->run_file)
+            return cli_wrong("fit: two run files, %s and %s", f->run_file, texts->items[n]);
+        f->run_file = texts->items[n];
+    }
+    texts->count = count;
+    return CLI_DONE;
+}
+
+/* A control that needs no text. */
+static bool is_window(const fit_request *f)
+{
+    return f->settings[0].is_given && f->settings[0].choice == METHOD_NONE;
+}
+
+static int start(fit_request *f)
+{
+    train_request *r = &f->train;
+    char path[TRAIN_PATH_BYTES];
+    if (r->texts.count == 1 && train_find_run_file(r->texts.items[0], path)) {
+        if (r->out || f->model)
+            return cli_wrong("fit: %s is the folder of a run, which goes on as it began: no -o or "
+                             "-m",
+                             r->texts.items[0]);
+        r->out = r->texts.items[0];
+        return train_go_on(path, r);
+    }
+    const int code = find_run_file(f);
+    if (code != CLI_DONE) return code;
+    if (r->texts.count == 0 && !f->run_file && !f->model)
+        return cli_wrong("fit: texts, a run file, or the folder of a run; see focal fit --help");
+    if (!f->model && !f->run_file)
+        return cli_wrong("fit: -m MODEL says what groups are fitted to; see focal fit --help");
+    if (!r->out) return cli_wrong("fit: -o DIR says where the adapter goes; see focal fit --help");
+    for (int32_t n = 0; n < r->texts.count; n++)
+        if (strcmp(r->texts.items[n], "-") == 0)
+            return cli_wrong("fit: texts are read again when a fit goes on, so standard input "
+                             "cannot be one");
+    if (r->texts.count == 0 && !f->run_file && !is_window(f))
+        return cli_wrong("fit: texts to fit groups on; see focal fit --help");
+    return fit(f);
+}
+
+/* The row of a key, which the request remembers. */
+static cli_option row(fit_request *f, setting as, const char *name, const char *value,
+                      const char *help, double min, double max)
+{
+    setting *s = &f->settings[f->setting_count++];
+    *s = as;
+    void *const targets[] = {[CLI_INT] = &s->integer,
+                             [CLI_NUMBER] = &s->number,
+                             [CLI_TEXT] = &s->text,
+                             [CLI_CHOICE] = &s->choice};
+    return (cli_option){name, 0,   s->kind, targets[s->kind], value ? value : s->choices,
+                        help, min, max,     s->choices,       &s->is_given};
+}
+
+static cli_option int_row(fit_request *f, const char *key, const char *name, const char *value,
+                          const char *help, double min, double max)
+{
+    return row(f, (setting){.key = key, .kind = CLI_INT}, name, value, help, min, max);
+}
+
+static cli_option number_row(fit_request *f, const char *key, const char *name, const char *help,
+                             double max)
+{
+    return row(f, (setting){.key = key, .kind = CLI_NUMBER}, name, "X", help, 0, max);
+}
+
+static cli_option choice_row(fit_request *f, const char *key, const char *name, const char *choices,
+                             const char *help)
+{
+    return row(f, (setting){.key = key, .kind = CLI_CHOICE, .choices = choices}, name, NULL, help,
+               0, 0);
+}
+
+#define ABOUT                                                                                      \
+    "Fits groups to a model, whose weights stay as they are: routers that say which earlier\n"     \
+    "tokens a token looks at, and a temperature for each head. The folder gets the adapter,\n"     \
+    "which --adapter takes elsewhere, and settings, logs and checkpoints beside it. A fit that\n"  \
+    "was stopped or killed goes on when the same command, or focal fit DIR, is given again.\n"     \
+    "Ctrl-C saves and ends. All keys of run files can be set: focal train --keys lists them."
+
+int cli_fit(int argc, char **argv)
+{
+    static fit_request f; /* its lists are long */
+    f = (fit_request){.train = {.verb = "fit"}};
+    train_request *r = &f.train;
+    const cli_option options[] = {
+        {"model", 'm', CLI_TEXT, &f.model, "MODEL", "a path, or the name of a pulled model", 0, 0,
+         NULL, NULL},
+        {"output", 'o', CLI_TEXT, &r->out, "DIR", "folder of the adapter", 0, 0, NULL, NULL},
+        choice_row(&f, "groups.method", "method", METHODS,
+                   "what is fitted, or a control that learns nothing [focus]"),
+        int_row(&f, "groups.count", "groups", "K", "groups of a router [16]", 1, 64),
+        int_row(&f, "groups.top_fit", "fit-top", "K",
+                "groups a token looks into while they learn [2]", 1, 64),
+        int_row(&f, "groups.top", "top", "K", "and when the model runs [4]", 1, 64),
+        int_row(&f, "groups.window", "window", "W", "keys before its own that a token sees [128]",
+                0, 1 << 27),
+        int_row(&f, "groups.sinks", "sinks", "N", "first keys that all tokens see [4]", 0, 1 << 27),
+        choice_row(&f, "groups.scope", "scope", "kv|layer",
+                   "a router for each key head or for a layer [kv]"),
+        choice_row(&f, "groups.mode", "mode", "directed|shared",
+                   "keys in one group, queries look into several; or one membership for both "
+                   "[directed]"),
+        choice_row(&f, "groups.gate", "gate", "straight|paper|log",
+                   "how the gradient passes the choice of groups [straight]"),
+        choice_row(&f, "groups.balance", "balance", "bias|sign|sinkhorn|none",
+                   "what keeps groups of one size; sinkhorn is not causal [bias]"),
+        choice_row(&f, "groups.init", "init", "heads|random", "what routers begin with [heads]"),
+        row(&f, (setting){.key = "groups.layers", .kind = CLI_TEXT}, "layers", "LIST",
+            "that get a router, as in 0,2,5-7 [all]", 0, 0),
+        choice_row(&f, "objective", "objective", "lm|kl",
+                   "loss on the text, or distance from the model without groups [kl]"),
+        int_row(&f, "schedule.steps", "steps", "N", "steps [250]", 1, 1e9),
+        int_row(&f, "data.length", "length", "N", "tokens of a sequence [2048]", 2, 1 << 20),
+        int_row(&f, "data.batch", "batch", "N", "sequences of a step [4]", 1, 1 << 20),
+        number_row(&f, "data.repeat", "repeat", "share of them that repeat a passage [0.3]", 1),
+        number_row(&f, "optimiser.lr", "lr", "highest learning rate [0.002]", 10),
+        {"minutes", 0, CLI_NUMBER, &r->minutes, "X", "time, instead of steps", 0.001, 1e6, NULL,
+         NULL},
+        {"paper", 0, CLI_FLAG, &f.is_paper, NULL,
+         "the second paper's form: 4 shared groups a layer, Sinkhorn, sigmoid, loss on the text; "
+         "not causal",
+         0, 0, NULL, NULL},
+        {"set", 0, CLI_TEXTS, &r->sets, "KEY=VALUE", "any key of run files", 0, 0, NULL, NULL},
+        {"quiet", 'q', CLI_FLAG, &r->is_quiet, NULL, "only what goes wrong", 0, 0, NULL, NULL},
+        {"json", 0, CLI_FLAG, &r->is_json, NULL, "summary.json on standard output", 0, 0, NULL,
+         NULL},
+        cli_threads_option(&r->threads),
+    };
+    const cli_usage usage = {
+        .command = "focal fit",
+        .about = ABOUT,
+        .examples = "  focal fit -m smollm2 books/*.txt -o adapter\n"
+                    "  focal fit adapter\n"
+                    "  focal fit -m smollm2 books/*.txt -o wide --groups 32 --top 8 --minutes 60\n"
+                    "  focal fit -m smollm2 -o window --method none\n"
+                    "  focal fit run.conf -m smollm2 books/*.txt -o adapter\n"
+                    "  focal generate -m smollm2 --adapter adapter -p 'Once upon a time'\n",
+        .arguments = "[RUN.conf] TEXT... | DIR",
+        .taken = &r->texts,
+        .most = CLI_MAX_TEXTS,
+        .options = options,
+        .option_count = CLI_COUNT(options),
+    };
+    const int code = cli_parse(&usage, argc, argv);
+    if (code >= 0) return code;
+    return start(&f);
+}

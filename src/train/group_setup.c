@@ -1,0 +1,104 @@
+/* Groups as a run sets them. */
+#include "train/group_setup.h"
+
+#include "base/error.h"
+#include "base/sizes.h"
+#include "train/run_groups.h"
+
+enum { SINKHORN_ROUNDS = 10, NO_SINKHORN = -1 };
+
+/* Routers in the layers that are named, or in all that can have one. */
+static focal_status choose_layers(focal_ctx *ctx, const foci_run *run, const foci_config *c,
+                                  foci_groups_shape *shape)
+{
+    const foci_run_list *list = &run->groups.layers;
+    int32_t count = 0;
+    for (int64_t n = 0; n < list->count; n++) {
+        if (list->values[n] >= c->L)
+            return foci_fail(ctx, FOCAL_EINVAL,
+                             "run: 'groups.layers' names number %lld, the model's last is %d",
+                             (long long)list->values[n], c->L - 1);
+        if (c->is_local[list->values[n]])
+            return foci_fail(ctx, FOCAL_EINVAL,
+                             "run: 'groups.layers' names number %lld, whose attention has a window "
+                             "of its own",
+                             (long long)list->values[n]);
+        shape->layers[list->values[n]] = true;
+    }
+    for (int32_t n = 0; n < c->L; n++) {
+        if (list->count == 0) shape->layers[n] = !c->is_local[n];
+        count += shape->layers[n];
+    }
+    if (count > 0) return FOCAL_OK;
+    return foci_fail(ctx, FOCAL_EINVAL,
+                     "run: no layer of the model can have a router: all have windows of their own");
+}
+
+/* What could not run afterwards is not fitted. */
+static focal_status check_temperatures(focal_ctx *ctx, const focal_model *model)
+{
+    for (int32_t n = 0; n < model->config.L; n++)
+        if (model->weights.layers[n].temperature)
+            return foci_fail(ctx, FOCAL_EINVAL,
+                             "run: the model has a temperature of its own, which takes none of "
+                             "groups beside it: set groups.temperatures = false");
+    return FOCAL_OK;
+}
+
+/* Routers are what marks layers as seeing their window alone; the least there are will do. */
+static void shrink(foci_groups_shape *shape)
+{
+    shape->K = shape->R = shape->routers = 1;
+    shape->mode = FOCAL_DIRECTED;
+    shape->is_raw = shape->has_temperatures = false;
+}
+
+focal_status foci_group_setup(focal_ctx *ctx, const foci_run *run, const focal_model *model,
+                              foci_groups **out)
+{
+    const foci_config *c = &model->config;
+    const bool has_routers = foci_run_has_routers(run);
+    foci_groups_shape shape = {.L = c->L,
+                               .C = c->C,
+                               .H = c->H,
+                               .G = c->G,
+                               .K = has_routers ? (int32_t)run->groups.count : 1,
+                               .R = (int32_t)run->groups.width,
+                               .routers = run->groups.scope == FOCI_RUN_SCOPE_KV ? c->G : 1,
+                               .mode = run->groups.mode == FOCI_RUN_SHARED ? FOCAL_SHARED
+                                                                           : FOCAL_DIRECTED,
+                               .is_raw = run->groups.router == FOCI_RUN_ROUTER_RAW,
+                               .has_temperatures = run->groups.temperatures};
+    const bool is_window = run->groups.method == FOCI_RUN_ONLY_WINDOW;
+    *out = NULL;
+    if (is_window) shrink(&shape);
+    if (shape.has_temperatures) FOCAL_TRY(check_temperatures(ctx, model));
+    if (has_routers) FOCAL_TRY(choose_layers(ctx, run, c, &shape));
+    FOCAL_TRY(foci_groups_new(ctx, &shape, out));
+    (*out)->top = is_window ? 0 : (int32_t)foci_min64(run->groups.top, shape.K);
+    (*out)->top_fit = (int32_t)foci_min64(run->groups.top_fit, shape.K);
+    (*out)->window = (int32_t)run->groups.window;
+    (*out)->sinks = (int32_t)run->groups.sinks;
+    return FOCAL_OK;
+}
+
+foci_groups_pass foci_group_step(const foci_run *run, double part)
+{
+    static const focal_gate_kind gates[] = {[FOCI_RUN_GATE_STRAIGHT] = FOCAL_GATE_STRAIGHT,
+                                            [FOCI_RUN_GATE_PAPER] = FOCAL_GATE_PAPER,
+                                            [FOCI_RUN_GATE_LOG] = FOCAL_GATE_LOG};
+    const int64_t balance = run->groups.balance;
+    const double rate = run->groups.rate + part * (run->groups.rate_end - run->groups.rate);
+    return (foci_groups_pass){
+        .gate = gates[run->groups.gate],
+        .top = (int32_t)run->groups.top_fit,
+        .moves_balance = balance == FOCI_RUN_BALANCE_BIAS || balance == FOCI_RUN_BALANCE_SIGN,
+        .balance = balance == FOCI_RUN_BALANCE_SIGN ? FOCAL_BALANCE_SIGN : FOCAL_BALANCE_LOG,
+        .rate = (float)(rate / (double)run->data.accumulation),
+        .sinkhorn_rounds = balance == FOCI_RUN_BALANCE_SINKHORN ? SINKHORN_ROUNDS : NO_SINKHORN};
+}
+
+foci_groups_pass foci_group_run(const foci_run *run)
+{
+    return (foci_groups_pass){.top = (int32_t)run->groups.top, .sinkhorn_rounds = NO_SINKHORN};
+}

@@ -1,0 +1,17 @@
+/* Groups in the settings of a run. */
+#ifndef FOCI_TRAIN_RUN_GROUPS_H
+#define FOCI_TRAIN_RUN_GROUPS_H
+
+#include "train/run_file.h"
+
+/* Part of foci_run_resolve(), before all that looks at numbers which follow from `learn`. */
+focal_status foci_run_resolve_groups(focal_ctx *ctx, foci_run *run);
+
+/* Of a resolved run: whether there are groups at all, whether they have routers, whether
+ * anything learns, and whether data is looked at at all. */
+bool foci_run_has_groups(const foci_run *run);
+bool foci_run_has_routers(const foci_run *run);
+bool foci_run_has_steps(const foci_run *run);
+bool foci_run_has_data(const foci_run *run);
+
+#endif /* FOCI_TRAIN_RUN_GROUPS_H */
