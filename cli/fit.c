@@ -33,6 +33,7 @@ typedef struct fit_request {
     const char *model;
     const char *run_file; /* NULL: none */
     bool is_paper;
+    bool reads_special; /* control tokens in the texts */
     setting settings[MOST_SETTINGS];
     int32_t setting_count;
 } fit_request;
@@ -122,16 +123,18 @@ static int open_source(focal_ctx *ctx, const focal_run *run, focal_model **model
     return status == FOCAL_OK ? CLI_DONE : cli_fail_ctx(ctx, status);
 }
 
-static int make_shards(focal_ctx *ctx, const train_request *r, const focal_run *run,
+static int make_shards(focal_ctx *ctx, const fit_request *f, const focal_run *run,
                        const char *shards)
 {
+    const train_request *r = &f->train;
     focal_model *model = NULL;
     if (text_has(r->out, "shards")) return CLI_DONE;
     text_sweep(r->out);
     int code = open_source(ctx, run, &model);
     if (code != CLI_DONE) return code;
     const focal_tokenizer *tokenizer = focal_model_tokenizer(model);
-    const files_options files = {.out = shards, .is_quiet = r->is_quiet};
+    const files_options files = {
+        .out = shards, .reads_special = f->reads_special, .is_quiet = r->is_quiet};
     code = tokenizer ? files_tokenize(ctx, tokenizer, &r->texts, &files)
                      : cli_fail("%s: has no tokenizer, so it reads no texts",
                                 focal_model_describe(model).path);
@@ -139,14 +142,15 @@ static int make_shards(focal_ctx *ctx, const train_request *r, const focal_run *
     return code;
 }
 
-static int add_texts(focal_ctx *ctx, const train_request *r, focal_run *run)
+static int add_texts(focal_ctx *ctx, const fit_request *f, focal_run *run)
 {
+    const train_request *r = &f->train;
     char shards[TEXT_PATH_BYTES];
     int64_t bytes = 0;
     int code = text_check(&r->texts, &bytes);
     if (code == CLI_DONE) code = text_path(r->out, "shards", shards);
     if (code == CLI_DONE) code = text_folder_open(r);
-    if (code == CLI_DONE) code = make_shards(ctx, r, run, shards);
+    if (code == CLI_DONE) code = make_shards(ctx, f, run, shards);
     return code == CLI_DONE ? train_set_text(ctx, run, "data.shards", shards) : code;
 }
 
@@ -159,7 +163,7 @@ static int fit(const fit_request *f)
     const focal_status status = focal_run_new(ctx, &run);
     /* What is wrong is said before any work is done. */
     code = status == FOCAL_OK ? make_settings(ctx, f, run) : cli_fail_ctx(ctx, status);
-    if (code == CLI_DONE && f->train.texts.count > 0) code = add_texts(ctx, &f->train, run);
+    if (code == CLI_DONE && f->train.texts.count > 0) code = add_texts(ctx, f, run);
     if (code == CLI_DONE && files_stopped() >= 0) code = files_stopped();
     if (code == CLI_DONE) code = train_run(ctx, run, &f->train);
     focal_run_free(run);
@@ -298,6 +302,8 @@ int cli_fit(int argc, char **argv)
         int_row(&f, "data.batch", "batch", "N", "sequences of a step [4]", 1, 1 << 20),
         number_row(&f, "data.repeat", "repeat", "share of them that repeat a passage [0.3]", 1),
         number_row(&f, "optimiser.lr", "lr", "highest learning rate [0.002]", 10),
+        {"special", 0, CLI_FLAG, &f.reads_special, NULL,
+         "control tokens in the texts are read as such, as in dialogues", 0, 0, NULL, NULL},
         {"minutes", 0, CLI_NUMBER, &r->minutes, "X", "time, instead of steps", 0.001, 1e6, NULL,
          NULL},
         {"paper", 0, CLI_FLAG, &f.is_paper, NULL,

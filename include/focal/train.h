@@ -85,12 +85,12 @@ typedef struct focal_train_result {
     int64_t parameter_count;
 } focal_train_result;
 
-/* Trains in a folder, which is made where there is none. A folder that holds a run of the same
- * settings is resumed behind its newest good checkpoint (one that is finished: nothing is done);
- * of other settings it is refused with the first key that differs, but for what is kept, shown or
- * done about spikes (docs/TRAINING.md). peak_flops (a second, of all
- * threads; 0: not known) is only for what is told. Results are bit-equal whatever the number of
- * threads and however often the run was stopped or killed.
+/* Trains, or with learn = groups fits groups, in a folder, which is made where there is none. A
+ * folder that holds a run of the same settings is resumed behind its newest good checkpoint (one
+ * that is finished: nothing is done); of other settings it is refused with the first key that
+ * differs, but for what is kept, shown or done about spikes (docs/TRAINING.md). peak_flops (a
+ * second, of all threads; 0: not known) is only for what is told. Results are bit-equal whatever
+ * the number of threads and however often the run was stopped or killed.
  *
  * FOCAL_EINVAL on settings that do not go together with data or model, or when another process
  * trains in the folder; FOCAL_EIO, FOCAL_EFORMAT, FOCAL_ENOMEM. Checkpoints that were saved stay.

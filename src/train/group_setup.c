@@ -34,17 +34,6 @@ static focal_status choose_layers(focal_ctx *ctx, const foci_run *run, const foc
                      "run: no layer of the model can have a router: all have windows of their own");
 }
 
-/* What could not run afterwards is not fitted. */
-static focal_status check_temperatures(focal_ctx *ctx, const focal_model *model)
-{
-    for (int32_t n = 0; n < model->config.L; n++)
-        if (model->weights.layers[n].temperature)
-            return foci_fail(ctx, FOCAL_EINVAL,
-                             "run: the model has a temperature of its own, which takes none of "
-                             "groups beside it: set groups.temperatures = false");
-    return FOCAL_OK;
-}
-
 /* Routers are what marks layers as seeing their window alone; the least there are will do. */
 static void shrink(foci_groups_shape *shape)
 {
@@ -72,7 +61,6 @@ focal_status foci_group_setup(focal_ctx *ctx, const foci_run *run, const focal_m
     const bool is_window = run->groups.method == FOCI_RUN_ONLY_WINDOW;
     *out = NULL;
     if (is_window) shrink(&shape);
-    if (shape.has_temperatures) FOCAL_TRY(check_temperatures(ctx, model));
     if (has_routers) FOCAL_TRY(choose_layers(ctx, run, c, &shape));
     FOCAL_TRY(foci_groups_new(ctx, &shape, out));
     (*out)->top = is_window ? 0 : (int32_t)foci_min64(run->groups.top, shape.K);

@@ -50,7 +50,7 @@ static bool check_sequence(const foci_windows *rows, const foci_sequence *s)
     const int32_t *ids = rows->ids + s->start, *targets = rows->targets + s->start;
     const int32_t begin = (int32_t)s->start, count = s->count;
     const int32_t n = targets[count - 1] < 0 ? count - 1 : count;
-    int32_t a[LENGTH + 1], from = -1, l = 0;
+    int32_t a[LENGTH + 1] = {0}, from = -1, l = 0;
     for (int32_t i = 0; i < count; i++) a[i] = ids[i];
     for (int32_t i = 0; i < n; i++) { /* ids and targets tell of the same text */
         if (i + 1 < count) assert_int_equal(targets[i], a[i + 1]);
