@@ -1,5 +1,6 @@
-/* focal fit: groups for a model that stays as it is. It is a run of training like any other, whose
- * settings the options here name, on texts that the model's own tokenizer makes into tokens. */
+/* focal fit: groups, or LoRA beside which they are measured, for a model that stays as it is. It is
+ * a run of training like any other, whose settings the options here name, on texts that the model's
+ * own tokenizer makes into tokens. */
 #include <stdio.h>
 #include <string.h>
 
@@ -12,7 +13,7 @@
 
 enum { ASSIGNMENT_BYTES = 256, MOST_SETTINGS = 32 };
 
-#define METHODS "focus|temperature|none|random|start"
+#define METHODS "focus|temperature|none|random|start|lora"
 enum { METHOD_NONE = 2 };
 
 /* An option that is a key of run files. */
@@ -301,7 +302,10 @@ int cli_fit(int argc, char **argv)
         int_row(&f, "data.length", "length", "N", "tokens of a sequence [2048]", 2, 1 << 20),
         int_row(&f, "data.batch", "batch", "N", "sequences of a step [4]", 1, 1 << 20),
         number_row(&f, "data.repeat", "repeat", "share of them that repeat a passage [0.3]", 1),
-        number_row(&f, "optimiser.lr", "lr", "highest learning rate [0.002]", 10),
+        number_row(&f, "optimiser.lr", "lr", "highest learning rate [0.002, of lora 0.0002]", 10),
+        int_row(&f, "lora.rank", "rank", "R", "of --method lora: its rank [8]", 1, 4096),
+        choice_row(&f, "lora.targets", "targets", "qv|all",
+                   "and what it is added to: queries and values, or all projections [qv]"),
         {"special", 0, CLI_FLAG, &f.reads_special, NULL,
          "control tokens in the texts are read as such, as in dialogues", 0, 0, NULL, NULL},
         {"minutes", 0, CLI_NUMBER, &r->minutes, "X", "time, instead of steps", 0.001, 1e6, NULL,
@@ -323,6 +327,7 @@ int cli_fit(int argc, char **argv)
                     "  focal fit adapter\n"
                     "  focal fit -m smollm2 books/*.txt -o wide --groups 32 --top 8 --minutes 60\n"
                     "  focal fit -m smollm2 -o window --method none\n"
+                    "  focal fit -m smollm2 books/*.txt -o lora --method lora --rank 16\n"
                     "  focal fit run.conf -m smollm2 books/*.txt -o adapter\n"
                     "  focal generate -m smollm2 --adapter adapter -p 'Once upon a time'\n",
         .arguments = "[RUN.conf] TEXT... | DIR",

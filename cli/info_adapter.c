@@ -2,6 +2,7 @@
 #include "info_adapter.h"
 
 #include <stdio.h>
+#include <string.h>
 #include <sys/stat.h>
 
 #include "info_lines.h"
@@ -15,14 +16,19 @@ bool info_is_adapter(const char *path)
     return length > 0 && (size_t)length < sizeof config && stat(config, &info) == 0;
 }
 
-static void print_lines(const focal_adapter_info *a)
+static bool is_lora(const focal_adapter_info *a)
 {
-    char text[32];
-    info_text_line("file", a->path);
-    info_text_line("format", "adapter");
-    info_text_line("base", a->base);
-    info_text_line("fingerprint", a->fingerprint);
-    printf("%-12s focal %s\n", "written by", a->version);
+    return strcmp(a->kind, "lora") == 0;
+}
+
+static void print_lora_lines(const focal_adapter_info *a)
+{
+    printf("%-12s rank %d, alpha %g, so times %.6g\n", "LoRA", a->rank, a->alpha, a->scale);
+    printf("%-12s %s, in %d layers\n", "added to", a->targets, a->layers);
+}
+
+static void print_group_lines(const focal_adapter_info *a)
+{
     printf("%-12s %d layers, width %d, %d query heads on %d key heads\n", "model", a->L, a->C, a->H,
            a->G);
     printf("%-12s %d, %s, scope %s\n", "groups", a->groups, a->mode, a->scope);
@@ -36,9 +42,44 @@ static void print_lines(const focal_adapter_info *a)
     printf("%-12s %d keys before the own one, and the first %d\n", "window", a->window, a->sinks);
     printf("%-12s %s\n", "temperatures", a->has_temperatures ? "one a head" : "none");
     printf("%-12s %s\n", "balance", a->is_causal ? "causal" : "over whole texts: not causal");
+}
+
+static void print_lines(const focal_adapter_info *a)
+{
+    char text[32];
+    info_text_line("file", a->path);
+    info_text_line("format", "adapter");
+    info_text_line("base", a->base);
+    info_text_line("fingerprint", a->fingerprint);
+    if (*a->version) printf("%-12s focal %s\n", "written by", a->version);
+    if (is_lora(a))
+        print_lora_lines(a);
+    else
+        print_group_lines(a);
     printf("%-12s %s (%s)\n", "parameters", info_in_millions(a->parameter_count, text, sizeof text),
            focal_dtype_name(a->dtype));
     info_text_line("fit", a->settings);
+}
+
+static void print_lora_json(const focal_adapter_info *a)
+{
+    info_json_field("targets", a->targets);
+    printf("\"rank\": %d, \"alpha\": %.9g, \"scale\": %.9g, \"lora_layers\": %d, ", a->rank,
+           a->alpha, a->scale, a->layers);
+}
+
+static void print_group_json(const focal_adapter_info *a)
+{
+    info_json_field("mode", a->mode);
+    info_json_field("scope", a->scope);
+    info_json_field("router_form", a->is_raw ? "raw" : "unit");
+    printf("\"groups\": %d, \"router_width\": %d, \"top\": %d, \"top_fit\": %d, \"window\": %d, "
+           "\"sinks\": %d, \"router_layers\": %d, ",
+           a->groups, a->width, a->top, a->top_fit, a->window, a->sinks, a->layers);
+    printf("\"layers\": %d, \"width\": %d, \"heads\": %d, \"kv_heads\": %d, ", a->L, a->C, a->H,
+           a->G);
+    printf("\"has_temperatures\": %s, \"is_causal\": %s, ", a->has_temperatures ? "true" : "false",
+           a->is_causal ? "true" : "false");
 }
 
 static void print_json(const focal_adapter_info *a)
@@ -49,18 +90,13 @@ static void print_json(const focal_adapter_info *a)
     info_json_field("base", a->base);
     info_json_field("fingerprint", a->fingerprint);
     info_json_field("version", a->version);
-    info_json_field("mode", a->mode);
-    info_json_field("scope", a->scope);
-    info_json_field("router_form", a->is_raw ? "raw" : "unit");
-    printf("\"groups\": %d, \"router_width\": %d, \"top\": %d, \"top_fit\": %d, \"window\": %d, "
-           "\"sinks\": %d, \"router_layers\": %d, ",
-           a->groups, a->width, a->top, a->top_fit, a->window, a->sinks, a->layers);
-    printf("\"layers\": %d, \"width\": %d, \"heads\": %d, \"kv_heads\": %d, ", a->L, a->C, a->H,
-           a->G);
-    printf("\"has_temperatures\": %s, \"is_causal\": %s, \"parameters\": %lld, \"type\": \"%s\", "
-           "\"fit\": %s}\n",
-           a->has_temperatures ? "true" : "false", a->is_causal ? "true" : "false",
-           (long long)a->parameter_count, focal_dtype_name(a->dtype), a->settings);
+    info_json_field("kind", a->kind);
+    if (is_lora(a))
+        print_lora_json(a);
+    else
+        print_group_json(a);
+    printf("\"parameters\": %lld, \"type\": \"%s\", \"fit\": %s}\n", (long long)a->parameter_count,
+           focal_dtype_name(a->dtype), a->settings);
 }
 
 void info_print_adapter(const focal_adapter *adapter, bool is_json)

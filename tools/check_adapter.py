@@ -2,10 +2,15 @@
 """Reads an adapter that focal wrote with the packages that others use: safetensors must see every
 tensor in the shape that adapter_config.json implies, json and (where it is installed) peft must read
 the configuration. With a second adapter of the same router: how far the numbers are apart.
-Usage: check_adapter.py ADAPTER [OTHER]; needs torch and safetensors."""
+Of LoRA peft must load all of it onto the model, miss no tensor and know every one; and where ids and
+logits stand beside it (expected.manifest and expected.bin, as tools/golden_lora.py writes them),
+compute those.
+Usage: check_adapter.py ADAPTER [OTHER], or LORA MODEL; needs torch and safetensors, for LoRA peft."""
 import json
 import pathlib
+import struct
 import sys
+import warnings
 
 import safetensors.torch
 import torch
@@ -68,7 +73,52 @@ def check_peft(folder, config):
         print(f"peft {peft.__version__}: reads it")
 
 
+def read_expected(folder):
+    """Ids and logits, or None."""
+    if not (folder / "expected.manifest").exists():
+        return None
+    lines = [line.split() for line in (folder / "expected.manifest").read_text().splitlines()]
+    data = (folder / "expected.bin").read_bytes()
+    data = torch.tensor(struct.unpack(f"<{len(data) // 8}d", data), dtype=torch.float64)
+    found = {line[1]: data[int(line[2]):int(line[2]) + int(line[3])]
+             for line in lines if line[0] == "tensor"}
+    ids = found["ids"].long()
+    return ids, found["logits"].reshape(len(ids), -1)
+
+
+def check_lora(folder, base):
+    import peft
+    import transformers
+    transformers.logging.disable_progress_bar()
+    model = transformers.AutoModelForCausalLM.from_pretrained(
+        base, attn_implementation="eager", dtype=torch.float32).eval()
+    warnings.simplefilter("error", UserWarning)  # missing keys, and settings that are not known
+    model = peft.PeftModel.from_pretrained(model, str(folder))
+    warnings.resetwarnings()
+    stored = safetensors.torch.load_file(folder / "adapter_model.safetensors")
+    wanted = {key: tuple(tensor.shape) for key, tensor in
+              peft.get_peft_model_state_dict(model, save_embedding_layers=False).items()}
+    if wanted != {key: tuple(tensor.shape) for key, tensor in stored.items()}:
+        sys.exit(f"{folder}: peft would write other tensors")
+    print(f"peft {peft.__version__}: {len(stored)} tensors onto {base}")
+    expected = read_expected(folder)
+    if expected is None:
+        return
+    ids, logits = expected
+    with torch.no_grad():
+        got = model.double()(ids[None], use_cache=False).logits[0].double()
+    worst = ((got - logits).abs().max() / logits.abs().max()).item()
+    print(f"logits within {worst:.2g}")
+    if not worst < 1e-4:
+        sys.exit(f"{folder}: peft computes other logits")
+
+
 def main():
+    if len(sys.argv) == 3:
+        config = json.loads((pathlib.Path(sys.argv[1]) / "adapter_config.json").read_text(encoding="utf-8"))
+        if config["peft_type"] == "LORA":
+            check_lora(pathlib.Path(sys.argv[1]), sys.argv[2])
+            return
     folders = [pathlib.Path(name) for name in sys.argv[1:3]]
     if not folders:
         sys.exit(__doc__)

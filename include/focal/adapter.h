@@ -1,5 +1,6 @@
-/* Adapters: routers and temperatures that were fitted to a model, as files beside it, and a model
- * that runs with them. docs/MATH.md, 3. */
+/* Adapters: what was fitted to a model, as files beside it, and a model that runs with them. Either
+ * groups, which are routers and temperatures (docs/MATH.md, 3), or LoRA: a product of two small
+ * matrices beside that of a linear layer, in the files of Hugging Face's peft. */
 #ifndef FOCAL_ADAPTER_H
 #define FOCAL_ADAPTER_H
 
@@ -19,27 +20,34 @@ FOCAL_API void focal_adapter_close(focal_adapter *adapter); /* NULL is fine */
 /* What an adapter is. Strings live as long as the adapter. */
 typedef struct focal_adapter_info {
     const char *path;
+    const char *kind;        /* "groups" or "lora" */
     const char *base;        /* the model it was fitted to, as that calls itself; or "" */
-    const char *fingerprint; /* of that model (focal_model_fingerprint) */
-    const char *version;     /* of the focal that wrote it */
-    const char *mode;        /* "directed" or "shared" */
-    const char *scope;       /* "kv": a router for each key head; "layer": one for all */
+    const char *fingerprint; /* of that model (focal_model_fingerprint); "": peft wrote it */
+    const char *version;     /* of the focal that wrote it; or "" */
     const char *settings;    /* how it was fitted, as the JSON object that its file holds */
-    int32_t L, C, H, G;      /* of that model */
-    int32_t groups, width;   /* K, R */
-    int32_t top, top_fit;    /* groups a query looks into: as run (0: window and sinks alone), and as
-                                fitted */
-    int32_t window, sinks;   /* keys that are always seen */
-    int32_t layers;          /* that have a router */
-    bool is_raw;             /* the paper's router: no norms, no offsets, no balance */
-    bool has_temperatures;
-    bool is_causal; /* false: fitted with a balance over whole texts, as the paper does */
+    int32_t L;               /* layers of that model; of LoRA one behind the highest that has it */
+    int32_t layers;          /* that have a router, or an addition */
     focal_dtype dtype;
     int64_t parameter_count;
+    /* Of groups: */
+    const char *mode;      /* "directed" or "shared" */
+    const char *scope;     /* "kv": a router for each key head; "layer": one for all */
+    int32_t C, H, G;       /* of that model */
+    int32_t groups, width; /* K, R */
+    int32_t top, top_fit;  /* groups a query looks into: as run (0: window and sinks alone), and as
+                              fitted */
+    int32_t window, sinks; /* keys that are always seen */
+    bool is_raw;           /* the paper's router: no norms, no offsets, no balance */
+    bool has_temperatures;
+    bool is_causal; /* false: fitted with a balance over whole texts, as the paper does */
+    /* Of LoRA: */
+    int32_t rank;
+    double alpha, scale; /* what the product of B and A is multiplied by is scale */
+    const char *targets; /* the layers that have it: "q_proj v_proj" */
 } focal_adapter_info;
 FOCAL_API focal_adapter_info focal_adapter_describe(const focal_adapter *adapter);
 
-/* How it runs. All zero is what the adapter says. */
+/* How groups run. All zero is what the adapter says; LoRA takes nothing else. */
 typedef struct focal_attach_options {
     int32_t top;    /* 1..K; 0: the adapter's. K sees every key, with its temperatures */
     int32_t window; /* with has_window */

@@ -286,6 +286,7 @@ void foci_safetensors_close(foci_safetensors *file)
         if (!p->is_borrowed) foci_map_close(&p->map);
         foci_free(file->ctx, p->path);
         foci_free(file->ctx, p->names);
+        foci_free(file->ctx, p->texts);
         foci_free(file->ctx, p->entries);
     }
     foci_free(file->ctx, file->parts);
@@ -325,4 +326,17 @@ foci_safetensors_other foci_safetensors_other_at(const foci_safetensors *file, i
 {
     const entry *e = &file->entries[file->tensor_count + index];
     return (foci_safetensors_other){e->tensor.name, e->type->name};
+}
+
+const char *foci_safetensors_text(const foci_safetensors *file, const char *key)
+{
+    for (int64_t n = 0; n < file->part_count; n++) {
+        const part *p = &file->parts[n];
+        for (size_t at = 0; at < p->text_bytes;) {
+            const char *found = p->texts + at, *text = found + strlen(found) + 1;
+            if (strcmp(found, key) == 0) return text;
+            at += strlen(found) + strlen(text) + 2;
+        }
+    }
+    return NULL;
 }

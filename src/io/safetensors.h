@@ -36,6 +36,11 @@ typedef struct foci_safetensors_other {
 int64_t foci_safetensors_other_count(const foci_safetensors *file);
 foci_safetensors_other foci_safetensors_other_at(const foci_safetensors *file, int64_t index);
 
+/* What the file says about itself under a key of its metadata (of a model in several files, what
+ * the first of them says that has it); NULL: nothing, or a text with a NUL in it. UTF-8, maybe with
+ * control characters; it lives as long as the file is open. */
+const char *foci_safetensors_text(const foci_safetensors *file, const char *key);
+
 /* Writing: tensors are declared first, then commit lays the files out and asks for the bytes of one
  * after the other, so nothing is held in memory. */
 typedef struct foci_safetensors_writer foci_safetensors_writer;
@@ -46,6 +51,11 @@ void foci_safetensors_writer_free(foci_safetensors_writer *writer); /* NULL is f
  * give tensor->bytes, or a name that is not 1 to 256 characters of printable ASCII. */
 focal_status foci_safetensors_put_tensor(foci_safetensors_writer *writer,
                                          const foci_tensor *tensor);
+
+/* Something about the file under a key of its metadata, beside "format". Both are copied.
+ * FOCAL_EINVAL unless both can stand in one line. */
+focal_status foci_safetensors_put_text(foci_safetensors_writer *writer, const char *key,
+                                       const char *text);
 
 enum { FOCI_SAFETENSORS_SHARD_MB = 5000 }; /* what other programs split at */
 

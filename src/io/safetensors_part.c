@@ -157,6 +157,26 @@ static focal_status check_metadata(focal_ctx *ctx, const char *path, const foci_
     return foci_fail(ctx, FOCAL_EFORMAT, "%s: __metadata__ must be an object of strings", path);
 }
 
+/* Keeps what has no NUL in it. */
+static focal_status keep_metadata(focal_ctx *ctx, foci_safetensors_part *p, const foci_json *value)
+{
+    size_t bytes = 0;
+    for (foci_json_member m = {0}; foci_json_next(value, &m);)
+        bytes += m.key_length + foci_json_length(m.value) + 2;
+    if (bytes == 0) return FOCAL_OK;
+    p->texts = foci_alloc(ctx, bytes, 1);
+    if (!p->texts) return FOCAL_ENOMEM;
+    for (foci_json_member m = {0}; foci_json_next(value, &m);) {
+        const char *text = foci_json_string(m.value);
+        const size_t length = strlen(text);
+        if (length != foci_json_length(m.value)) continue;
+        memcpy(p->texts + p->text_bytes, m.key, m.key_length + 1);
+        memcpy(p->texts + p->text_bytes + m.key_length + 1, text, length + 1);
+        p->text_bytes += m.key_length + length + 2;
+    }
+    return FOCAL_OK;
+}
+
 static bool is_metadata(const foci_json_member *m)
 {
     return strcmp(m->key, "__metadata__") == 0; /* keys have no NUL */
@@ -175,6 +195,7 @@ static focal_status read_entries(focal_ctx *ctx, foci_safetensors_part *p, size_
     for (foci_json_member m = {0}; foci_json_next(header, &m);) {
         if (is_metadata(&m)) {
             FOCAL_TRY(check_metadata(ctx, p->path, m.value));
+            FOCAL_TRY(keep_metadata(ctx, p, m.value));
             continue;
         }
         FOCAL_TRY(foci_safetensors_check_name(ctx, p->path, m.key, m.key_length));

@@ -26,10 +26,12 @@ typedef struct foci_safetensors_part {
     char *names;                     /* of all entries, one behind the other */
     foci_safetensors_entry *entries; /* (count), in the order of their data */
     int64_t count;
+    char *texts; /* of the metadata: keys and values by turns, each with its NUL; NULL: none */
+    size_t text_bytes;
 } foci_safetensors_part;
 
-/* Reads the header in p->map and fills in names, entries and count; the caller frees them, after a
- * failure too. */
+/* Reads the header in p->map and fills in names, entries, count and texts; the caller frees them,
+ * after a failure too. */
 focal_status foci_safetensors_part_read(focal_ctx *ctx, foci_safetensors_part *p);
 
 /* FOCAL_EFORMAT with path in the sentence when foci_safetensors_is_name says no. Names reach

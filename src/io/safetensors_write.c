@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/sizes.h"
 #include "io/file.h"
+#include "io/names.h"
 #include "io/safetensors.h"
 
 enum { HEADER_ALIGNMENT = 8, MAX_SHARDS = 4096, SUFFIX_ROOM = 32 };
@@ -24,6 +25,8 @@ struct foci_safetensors_writer {
     focal_ctx *ctx;
     declared *list; /* (count) */
     int64_t count, capacity;
+    char **texts; /* (2 text_count) keys and values of the metadata by turns */
+    int64_t text_count;
 };
 
 /* What goes where: file n has the tensors order[start[n]] to order[start[n + 1] - 1]. */
@@ -55,6 +58,8 @@ void foci_safetensors_writer_free(foci_safetensors_writer *writer)
 {
     if (!writer) return;
     for (int64_t n = 0; n < writer->count; n++) foci_free(writer->ctx, writer->list[n].name);
+    for (int64_t n = 0; n < 2 * writer->text_count; n++) foci_free(writer->ctx, writer->texts[n]);
+    foci_free(writer->ctx, writer->texts);
     foci_free(writer->ctx, writer->list);
     foci_free(writer->ctx, writer);
 }
@@ -117,6 +122,37 @@ focal_status foci_safetensors_put_tensor(foci_safetensors_writer *writer, const 
     return FOCAL_OK;
 }
 
+static char *copy_of(focal_ctx *ctx, const char *text)
+{
+    char *copy = foci_alloc(ctx, strlen(text) + 1, 1);
+    if (copy) memcpy(copy, text, strlen(text) + 1);
+    return copy;
+}
+
+focal_status foci_safetensors_put_text(foci_safetensors_writer *writer, const char *key,
+                                       const char *text)
+{
+    focal_ctx *ctx = writer->ctx;
+    const int64_t used = 2 * writer->text_count;
+    if (!foci_text_is_plain(foci_text_of(key)) || !foci_text_is_plain(foci_text_of(text)))
+        return foci_fail(ctx, FOCAL_EINVAL, "safetensors: metadata must be plain text of one line");
+    char **grown = foci_alloc(ctx, (size_t)used + 2, sizeof *grown);
+    char *key_copy = copy_of(ctx, key), *text_copy = copy_of(ctx, text);
+    if (!grown || !key_copy || !text_copy) {
+        foci_free(ctx, grown);
+        foci_free(ctx, key_copy);
+        foci_free(ctx, text_copy);
+        return FOCAL_ENOMEM;
+    }
+    for (int64_t n = 0; n < used; n++) grown[n] = writer->texts[n];
+    grown[used] = key_copy;
+    grown[used + 1] = text_copy;
+    foci_free(ctx, writer->texts);
+    writer->texts = grown;
+    writer->text_count++;
+    return FOCAL_OK;
+}
+
 static void put_bytes(sink *s, const char *text, size_t bytes)
 {
     s->bytes += bytes;
@@ -149,7 +185,14 @@ static void put_string(sink *s, const char *text)
 static void put_header(const foci_safetensors_writer *w, const plan *p, int64_t shard, sink *s)
 {
     uint64_t offset = 0;
-    put_text(s, "{\"__metadata__\":{\"format\":\"pt\"}");
+    put_text(s, "{\"__metadata__\":{\"format\":\"pt\"");
+    for (int64_t n = 0; n < w->text_count; n++) {
+        put_text(s, ",");
+        put_string(s, w->texts[2 * n]);
+        put_text(s, ":");
+        put_string(s, w->texts[2 * n + 1]);
+    }
+    put_text(s, "}");
     for (int64_t n = p->start[shard]; n < p->start[shard + 1]; n++) {
         const foci_tensor *t = &w->list[p->order[n]].tensor;
         put_text(s, ",");

@@ -49,39 +49,72 @@ void focal_adapter_close(focal_adapter *adapter)
 {
     if (!adapter) return;
     foci_groups_free(adapter->ctx, adapter->groups);
+    foci_low_ranks_free(adapter->ctx, adapter->low_ranks);
     foci_free(adapter->ctx, adapter->settings);
     foci_free(adapter->ctx, adapter->path);
     foci_free(adapter->ctx, adapter);
 }
 
-focal_adapter_info focal_adapter_describe(const focal_adapter *adapter)
+static void describe_groups(const focal_adapter *adapter, focal_adapter_info *info)
 {
     const foci_groups *groups = adapter->groups;
     const foci_groups_shape *shape = &groups->shape;
+    info->kind = "groups";
+    info->mode = shape->mode == FOCAL_SHARED ? "shared" : "directed";
+    info->scope = shape->routers == shape->G ? "kv" : "layer";
+    info->L = shape->L;
+    info->C = shape->C;
+    info->H = shape->H;
+    info->G = shape->G;
+    info->groups = shape->K;
+    info->width = shape->R;
+    info->top = groups->top;
+    info->top_fit = groups->top_fit;
+    info->window = groups->window;
+    info->sinks = groups->sinks;
+    info->is_raw = shape->is_raw;
+    info->has_temperatures = shape->has_temperatures;
+    info->is_causal = adapter->is_causal;
+    info->parameter_count = groups->number_count;
+    for (int32_t n = 0; n < shape->L; n++) info->layers += shape->layers[n];
+}
+
+static void describe_low_ranks(const focal_adapter *adapter, focal_adapter_info *info)
+{
+    const foci_low_ranks *low_ranks = adapter->low_ranks;
+    info->kind = "lora";
+    info->mode = info->scope = "";
+    info->targets = adapter->targets;
+    info->L = low_ranks->L;
+    info->rank = low_ranks->rank;
+    info->alpha = low_ranks->alpha;
+    info->is_causal = true;
+    info->parameter_count = low_ranks->number_count;
+    for (int32_t n = 0; n < low_ranks->L; n++) {
+        bool has_any = false;
+        for (int place = 0; place < FOCI_LINEAR_PLACES; place++) {
+            const foci_low_rank *low = &low_ranks->layers[n][place];
+            if (low->a) info->scale = (double)low->scale;
+            has_any |= low->a != NULL;
+        }
+        info->layers += has_any;
+    }
+}
+
+focal_adapter_info focal_adapter_describe(const focal_adapter *adapter)
+{
     focal_adapter_info info = {
         .path = adapter->path,
         .base = adapter->base,
         .fingerprint = adapter->fingerprint,
         .version = adapter->version,
-        .mode = shape->mode == FOCAL_SHARED ? "shared" : "directed",
-        .scope = shape->routers == shape->G ? "kv" : "layer",
+        .targets = "",
         .settings = adapter->settings,
-        .L = shape->L,
-        .C = shape->C,
-        .H = shape->H,
-        .G = shape->G,
-        .groups = shape->K,
-        .width = shape->R,
-        .top = groups->top,
-        .top_fit = groups->top_fit,
-        .window = groups->window,
-        .sinks = groups->sinks,
-        .is_raw = shape->is_raw,
-        .has_temperatures = shape->has_temperatures,
-        .is_causal = adapter->is_causal,
         .dtype = adapter->dtype,
-        .parameter_count = groups->number_count,
     };
-    for (int32_t n = 0; n < shape->L; n++) info.layers += shape->layers[n];
+    if (adapter->low_ranks)
+        describe_low_ranks(adapter, &info);
+    else
+        describe_groups(adapter, &info);
     return info;
 }

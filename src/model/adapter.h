@@ -4,14 +4,26 @@
 
 #include "focal/adapter.h"
 #include "model/groups.h"
+#include "model/low_rank.h"
 #include "model/model.h"
 
-enum { FOCI_BASE_NAME_BYTES = 256, FOCI_VERSION_BYTES = 32 };
+enum { FOCI_BASE_NAME_BYTES = 256, FOCI_VERSION_BYTES = 32, FOCI_TARGETS_BYTES = 128 };
+
+/* Whose names LoRA's files have. */
+typedef enum foci_lora_names {
+    FOCI_LORA_LLAMA, /* of most families */
+    FOCI_LORA_GPT2,
+    FOCI_LORA_NAMES
+} foci_lora_names;
 
 struct focal_adapter {
     focal_ctx *ctx;
     char *path;
-    foci_groups *groups;
+    foci_groups *groups;       /* or: */
+    foci_low_ranks *low_ranks; /* in the order of files */
+    foci_lora_names names;     /* of those */
+    bool is_whole;             /* every layer of the model must have what one has */
+    char targets[FOCI_TARGETS_BYTES];
     char base[FOCI_BASE_NAME_BYTES], fingerprint[FOCI_FINGERPRINT_BYTES];
     char version[FOCI_VERSION_BYTES];
     char *settings; /* JSON of how it was fitted, an object */
@@ -31,5 +43,9 @@ typedef struct foci_adapter_note {
  * it is missing; each file appears whole or not at all. */
 focal_status foci_adapter_write(focal_ctx *ctx, const char *path, const foci_groups *groups,
                                 const foci_adapter_note *note);
+/* The same of low-rank additions, which are in the model's order. All numbers are of the note's
+ * type; is_causal says nothing here. */
+focal_status foci_lora_write(const focal_model *model, const char *path,
+                             const foci_low_ranks *low_ranks, const foci_adapter_note *note);
 
 #endif /* FOCI_MODEL_ADAPTER_H */

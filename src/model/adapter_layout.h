@@ -2,6 +2,7 @@
 #ifndef FOCI_MODEL_ADAPTER_LAYOUT_H
 #define FOCI_MODEL_ADAPTER_LAYOUT_H
 
+#include "io/names.h"
 #include "io/tensor.h"
 #include "model/adapter.h"
 
@@ -9,6 +10,8 @@
 #define FOCI_ADAPTER_TENSORS "adapter_model.safetensors"
 
 enum { FOCI_ADAPTER_NAME_BYTES = 80 };
+
+/* ---- Of groups ---- */
 
 /* "base_model.model.layers.3.self_attn.router.pk", "....self_attn.log_temperature". */
 void foci_adapter_tensor_name(int32_t layer, foci_group_tensor which,
@@ -23,5 +26,16 @@ foci_tensor foci_adapter_tensor_shape(const foci_groups_shape *shape, foci_group
  * can be divided by; else `status`, with path, tensor, place and value. */
 focal_status foci_adapter_check_numbers(focal_ctx *ctx, focal_status status, const char *path,
                                         const char *name, const float *numbers, int64_t count);
+
+/* ---- Of both kinds (adapter_note.c) ---- */
+
+bool foci_is_fingerprint(const char *text);
+/* FOCAL_EINVAL for what the reader would refuse. */
+focal_status foci_adapter_check_note(focal_ctx *ctx, const foci_adapter_note *note);
+/* A model's name may be anything; what the reader would refuse is cut, or left out. */
+foci_text foci_adapter_base_text(const char *name);
+/* To bfloat16; FOCAL_EINVAL for a number that is beyond it. */
+focal_status foci_adapter_round(focal_ctx *ctx, const char *path, const float *numbers,
+                                int64_t count, uint16_t *rounded);
 
 #endif /* FOCI_MODEL_ADAPTER_LAYOUT_H */

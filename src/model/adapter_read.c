@@ -1,4 +1,4 @@
-/* An adapter's tensors: each must be there, in the size that the configuration says, and nothing
+/* The tensors of groups: each must be there, in the size that the configuration says, and nothing
  * else may be. Only then is memory taken, which is at most twice the file. */
 #include "model/adapter_read.h"
 
@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "focal/quant.h"
 #include "model/adapter_layout.h"
+#include "model/lora_files.h"
 
 /* Every tensor of the file has a place: another might be a part that we would leave out. */
 static focal_status check_names(focal_ctx *ctx, const foci_groups_shape *shape,
@@ -93,7 +94,6 @@ static focal_status take_config(focal_adapter *adapter, foci_adapter_config *con
     adapter->groups->top_fit = config->top_fit;
     adapter->groups->window = config->window;
     adapter->groups->sinks = config->sinks;
-    memcpy(adapter->base, config->base, sizeof adapter->base);
     memcpy(adapter->fingerprint, config->fingerprint, sizeof adapter->fingerprint);
     memcpy(adapter->version, config->version, sizeof adapter->version);
     adapter->is_causal = config->is_causal;
@@ -105,11 +105,13 @@ static focal_status take_config(focal_adapter *adapter, foci_adapter_config *con
 static focal_status fill(focal_adapter *adapter, const char *path, foci_adapter_config *config,
                          const foci_safetensors *tensors)
 {
-    FOCAL_TRY(check_names(adapter->ctx, &config->shape, tensors));
-    FOCAL_TRY(check_shapes(adapter->ctx, &config->shape, tensors));
     adapter->path = foci_alloc(adapter->ctx, strlen(path) + 1, 1);
     if (!adapter->path) return FOCAL_ENOMEM;
     memcpy(adapter->path, path, strlen(path) + 1);
+    memcpy(adapter->base, config->base, sizeof adapter->base);
+    if (config->is_lora) return foci_lora_read_tensors(adapter, &config->lora, tensors);
+    FOCAL_TRY(check_names(adapter->ctx, &config->shape, tensors));
+    FOCAL_TRY(check_shapes(adapter->ctx, &config->shape, tensors));
     FOCAL_TRY(take_config(adapter, config));
     return copy_numbers(adapter, tensors);
 }

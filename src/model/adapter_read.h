@@ -6,8 +6,21 @@
 #include "io/safetensors.h"
 #include "model/adapter.h"
 
-/* What adapter_config.json says. */
+/* Which modules LoRA's files must have, as far as the configuration says it. */
+typedef struct foci_lora_config {
+    int32_t rank;
+    double alpha;
+    bool is_root_scaled;
+    bool has_targets; /* these and no others; else those that there are tensors for */
+    bool targets[FOCI_LORA_NAMES][FOCI_LINEAR_PLACES];
+    bool has_layers; /* only these; else the targets of every layer */
+    bool layers[FOCI_MAX_LAYERS];
+} foci_lora_config;
+
+/* What adapter_config.json says: of LoRA only lora and base are filled in. */
 typedef struct foci_adapter_config {
+    bool is_lora;
+    foci_lora_config lora;
     foci_groups_shape shape; /* within the limits */
     int32_t top, top_fit, window, sinks;
     char base[FOCI_BASE_NAME_BYTES], fingerprint[FOCI_FINGERPRINT_BYTES];

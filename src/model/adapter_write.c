@@ -7,14 +7,12 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "base/bf16.h"
 #include "base/ctx.h"
 #include "base/error.h"
 #include "base/sizes.h"
 #include "io/json_text.h"
 #include "io/safetensors.h"
 #include "model/adapter_layout.h"
-#include "text/utf8.h"
 
 /* A tensor in memory, and its type in the file. */
 typedef struct source {
@@ -60,14 +58,8 @@ static focal_status fill(void *user, int64_t index, const void **data)
     const source *s = &w->sources[index];
     *data = s->numbers;
     if (s->dtype == FOCAL_F32) return FOCAL_OK;
-    for (int64_t n = 0; n < s->count; n++) {
-        w->rounded[n] = foci_bf16_from_float(s->numbers[n]);
-        if ((w->rounded[n] & 0x7FFFU) == 0x7F80U)
-            return foci_fail(w->ctx, FOCAL_EINVAL, "%s: %g is beyond the largest bf16", w->path,
-                             (double)s->numbers[n]);
-    }
     *data = w->rounded;
-    return FOCAL_OK;
+    return foci_adapter_round(w->ctx, w->path, s->numbers, s->count, w->rounded);
 }
 
 static focal_status write_tensors(writing *w, focal_dtype dtype)
@@ -98,17 +90,6 @@ static void put_text(foci_writer *file, const char *key, const char *text)
 {
     put_key(file, key);
     foci_json_put_text(file, foci_text_of(text));
-}
-
-/* A model's name may be anything; what the reader would refuse is cut, or left out. */
-static void put_base(foci_writer *file, const char *name)
-{
-    const size_t most = FOCI_BASE_NAME_BYTES - 1, length = name ? strlen(name) : 0;
-    foci_text text = {name, length};
-    if (length > 0) text.bytes = foci_utf8_valid(name, length < most ? length : most);
-    if (!foci_text_is_plain(text)) text.bytes = 0;
-    put_key(file, "base_model_name_or_path");
-    foci_json_put_text(file, text);
 }
 
 static void put_int(foci_writer *file, const char *key, int64_t number)
@@ -148,7 +129,8 @@ static focal_status write_config(focal_ctx *ctx, const char *path, const foci_gr
     FOCAL_TRY(foci_writer_open(ctx, path, &file));
     foci_json_put(file, "{\n  \"peft_type\": \"FOCUS\"");
     put_text(file, "task_type", "CAUSAL_LM");
-    put_base(file, note->base);
+    put_key(file, "base_model_name_or_path");
+    foci_json_put_text(file, foci_adapter_base_text(note->base));
     put_bool(file, "inference_mode", true);
     put_text(file, "focal_version", version);
     put_text(file, "fingerprint", note->fingerprint);
@@ -178,18 +160,7 @@ static focal_status write_config(focal_ctx *ctx, const char *path, const foci_gr
 static focal_status check(focal_ctx *ctx, const foci_groups *groups, const foci_adapter_note *note)
 {
     const int32_t K = groups->shape.K;
-    const char *digits = note->fingerprint ? note->fingerprint : "";
-    const size_t bytes = note->settings ? strlen(note->settings) : 0;
-    if (note->dtype != FOCAL_F32 && note->dtype != FOCAL_BF16)
-        return foci_fail(ctx, FOCAL_EINVAL, "adapter: %s is not f32 or bf16",
-                         focal_dtype_name(note->dtype));
-    if (strlen(digits) != FOCI_FINGERPRINT_BYTES - 1 ||
-        strspn(digits, "0123456789abcdef") != FOCI_FINGERPRINT_BYTES - 1)
-        return foci_fail(ctx, FOCAL_EINVAL, "adapter: '%.40s' is no fingerprint of a model",
-                         digits);
-    if (note->settings &&
-        (bytes < 2 || note->settings[0] != '{' || note->settings[bytes - 1] != '}'))
-        return foci_fail(ctx, FOCAL_EINVAL, "adapter: the settings are no JSON object");
+    FOCAL_TRY(foci_adapter_check_note(ctx, note));
     if (groups->top < 0 || groups->top > K || groups->top_fit < 1 || groups->top_fit > K)
         return foci_fail(ctx, FOCAL_EINVAL, "adapter: top %d and top_fit %d of %d groups",
                          groups->top, groups->top_fit, K);

@@ -1,11 +1,23 @@
 /* A model that runs with an adapter: its routers, and its temperatures in place of 1 or beside
- * the model's constant. */
+ * the model's constant; or what LoRA adds to its linear layers. */
 #include <string.h>
 
 #include "base/ctx.h"
 #include "base/error.h"
 #include "model/adapter.h"
 #include "model/layer_temperature.h"
+#include "model/lora_files.h"
+#include "model/low_rank_model.h"
+
+static focal_status check_fingerprint(const focal_model *model, const focal_adapter *adapter)
+{
+    if (strcmp(adapter->fingerprint, model->fingerprint) == 0) return FOCAL_OK;
+    return foci_fail(model->ctx, FOCAL_EINVAL,
+                     "%s: fitted to another model of this size: %s (%s), this one is %s",
+                     adapter->path, adapter->base, adapter->fingerprint, model->fingerprint);
+}
+
+/* ---- Groups ---- */
 
 /* Says in what the model that an adapter was fitted to differs from this. */
 static focal_status check_base(const focal_model *model, const focal_adapter *adapter)
@@ -29,11 +41,7 @@ static focal_status check_base(const focal_model *model, const focal_adapter *ad
             return foci_fail(ctx, FOCAL_EINVAL,
                              "%s: a router for layer %d, which has a window in this model",
                              adapter->path, n);
-    if (strcmp(adapter->fingerprint, model->fingerprint) != 0)
-        return foci_fail(ctx, FOCAL_EINVAL,
-                         "%s: fitted to another model of this size: %s (%s), this one is %s",
-                         adapter->path, adapter->base, adapter->fingerprint, model->fingerprint);
-    return FOCAL_OK;
+    return check_fingerprint(model, adapter);
 }
 
 static focal_status choose_run(const focal_model *model, const focal_adapter *adapter,
@@ -59,6 +67,9 @@ static void detach(focal_model *model)
 {
     foci_free(model->ctx, model->adapter_temperatures);
     model->adapter_temperatures = NULL;
+    if (model->adapter_low_ranks) foci_model_set_low_ranks(model, NULL);
+    foci_low_ranks_free(model->ctx, model->adapter_low_ranks);
+    model->adapter_low_ranks = NULL;
     model->groups = model->near = NULL;
     model->run = (foci_groups_run){0};
     model->adapter_hash = 0;
@@ -112,23 +123,19 @@ static uint64_t hash_adapter(const focal_model *model, const foci_groups *groups
     return hash_numbers(hash, groups->numbers, groups->number_count) | 1U;
 }
 
-static focal_status attach(focal_model *model, const focal_adapter *adapter,
-                           const focal_attach_options *options)
+static focal_status attach_groups(focal_model *model, const focal_adapter *adapter,
+                                  const focal_attach_options *options)
 {
     const focal_attach_options o = options ? *options : (focal_attach_options){0};
     foci_groups_run run = {0};
     foci_temperature *temperatures = NULL;
     bool has_routers = false;
-    if (adapter) {
-        FOCAL_TRY(check_base(model, adapter));
-        FOCAL_TRY(choose_run(model, adapter, &o, &run));
-        for (int32_t n = 0; n < model->config.L; n++)
-            has_routers |= adapter->groups->shape.layers[n];
-        if (adapter->groups->shape.has_temperatures && !o.has_no_temperatures)
-            FOCAL_TRY(new_temperatures(model, adapter, &temperatures));
-    }
+    FOCAL_TRY(check_base(model, adapter));
+    FOCAL_TRY(choose_run(model, adapter, &o, &run));
+    for (int32_t n = 0; n < model->config.L; n++) has_routers |= adapter->groups->shape.layers[n];
+    if (adapter->groups->shape.has_temperatures && !o.has_no_temperatures)
+        FOCAL_TRY(new_temperatures(model, adapter, &temperatures));
     detach(model);
-    if (!adapter) return FOCAL_OK;
     model->adapter_temperatures = temperatures;
     if (has_routers && !o.has_no_groups) {
         if (o.has_no_distant || (o.top == 0 && adapter->groups->top == 0))
@@ -139,6 +146,89 @@ static focal_status attach(focal_model *model, const focal_adapter *adapter,
     }
     if (model->groups || model->near || model->adapter_temperatures)
         model->adapter_hash = hash_adapter(model, adapter->groups);
+    return FOCAL_OK;
+}
+
+/* ---- LoRA ---- */
+
+static focal_status check_options(const focal_model *model, const focal_adapter *adapter,
+                                  const focal_attach_options *o)
+{
+    if (!o || !(o->top != 0 || o->has_window || o->has_sinks || o->has_no_distant ||
+                o->has_no_groups || o->has_no_temperatures))
+        return FOCAL_OK;
+    return foci_fail(model->ctx, FOCAL_EINVAL,
+                     "%s: LoRA has no groups: it takes no top, window, sinks or part",
+                     adapter->path);
+}
+
+/* The layers that it adds to must be there, in its sizes. */
+static focal_status check_layers(const focal_model *model, const focal_adapter *adapter)
+{
+    focal_ctx *ctx = model->ctx;
+    const foci_low_ranks *low_ranks = adapter->low_ranks;
+    const int32_t L = model->config.L;
+    if (low_ranks->L > L || (adapter->is_whole && low_ranks->L != L))
+        return foci_fail(ctx, FOCAL_EINVAL, "%s: fitted to a model of layers %d, this one has %d",
+                         adapter->path, low_ranks->L, L);
+    for (int32_t n = 0; n < low_ranks->L; n++)
+        for (int at = 0; at < FOCI_LINEAR_PLACES; at++) {
+            const foci_linear_place place = (foci_linear_place)at;
+            const foci_low_rank *low = &low_ranks->layers[n][place];
+            const foci_linear *w = foci_layer_linear(&model->weights.layers[n], place);
+            if (!low->a) continue;
+            const char *part = foci_lora_part(adapter->names, place);
+            if (!w->w)
+                return foci_fail(ctx, FOCAL_EINVAL, "%s: it adds to %s, which this model has not",
+                                 adapter->path, part);
+            if (low->N != w->N || low->K != w->K)
+                return foci_fail(ctx, FOCAL_EINVAL,
+                                 "%s: fitted to a model whose %s is %d x %d, this one's is %d x %d",
+                                 adapter->path, part, low->N, low->K, w->N, w->K);
+        }
+    if (!*adapter->fingerprint) return FOCAL_OK; /* peft says no more */
+    return check_fingerprint(model, adapter);
+}
+
+static uint64_t hash_low_ranks(const foci_low_ranks *low_ranks)
+{
+    uint64_t hash = 0xCBF29CE484222325U;
+    for (int32_t n = 0; n < low_ranks->L; n++)
+        for (int place = 0; place < FOCI_LINEAR_PLACES; place++) {
+            const foci_low_rank *low = &low_ranks->layers[n][place];
+            const int32_t sizes[] = {low->N, low->K, low->rank};
+            hash = hash_numbers(hash, sizes, (int64_t)FOCAL_COUNT(sizes));
+            hash = hash_numbers(hash, &low->scale, 1);
+        }
+    return hash_numbers(hash, low_ranks->numbers, low_ranks->number_count) | 1U;
+}
+
+static focal_status attach_low_ranks(focal_model *model, const focal_adapter *adapter,
+                                     const focal_attach_options *options)
+{
+    foci_low_ranks *low_ranks = NULL;
+    FOCAL_TRY(check_options(model, adapter, options));
+    FOCAL_TRY(check_layers(model, adapter));
+    if (model->low_ranks && !model->adapter_low_ranks)
+        return foci_fail(model->ctx, FOCAL_EINVAL, "%s: the model has additions that learn",
+                         adapter->path);
+    FOCAL_TRY(foci_low_ranks_from_file(model->ctx, &model->config, adapter->low_ranks, &low_ranks));
+    detach(model);
+    model->adapter_low_ranks = low_ranks;
+    foci_model_set_low_ranks(model, low_ranks);
+    model->adapter_hash = hash_low_ranks(low_ranks);
+    return FOCAL_OK;
+}
+
+/* ---- Both ---- */
+
+static focal_status attach(focal_model *model, const focal_adapter *adapter,
+                           const focal_attach_options *options)
+{
+    if (adapter)
+        return adapter->low_ranks ? attach_low_ranks(model, adapter, options)
+                                  : attach_groups(model, adapter, options);
+    detach(model);
     return FOCAL_OK;
 }
 

@@ -23,6 +23,26 @@
 
 /* ---- Products ---- */
 
+/* What is added to a layer in this pass; NULL: nothing. What learns does not act in the untouched
+ * model. */
+static const foci_low_rank *added_to(const foci_pass *p, const foci_linear *w)
+{
+    return p->is_untouched && p->t->low_ranks ? NULL : w->added;
+}
+
+static foci_low_rank_args low_rank_args(const foci_pass *p, const foci_low_rank *low, const void *x,
+                                        const void *dy, int64_t dy_stride)
+{
+    return (foci_low_rank_args){.low = low,
+                                .T = p->T,
+                                .dtype = p->act,
+                                .x = x,
+                                .dy = dy,
+                                .dy_stride = dy_stride,
+                                .h = p->low,
+                                .h_act = p->low_act};
+}
+
 static double product_flops(const foci_pass *p, const foci_linear *w)
 {
     return 2.0 * p->T * (double)w->N * (double)w->K;
@@ -47,12 +67,42 @@ static foci_matmul_args product_args(const foci_pass *p, const foci_linear *w, c
                               .out_stride = out_stride};
 }
 
+/* A product: out = (or, when adds, +=) x w^T + bias, and what is added to it. */
+typedef struct product {
+    const foci_linear *w;
+    float *out;
+    int64_t out_stride;
+    bool adds;
+} product;
+
+/* Products that read the same x. */
+static focal_status multiply_several(const foci_pass *p, const char *name, const void *x,
+                                     const product *products, int32_t count)
+{
+    foci_matmul_args args[FOCI_MATMUL_SEVERAL];
+    double flops = 0.0;
+    for (int32_t n = 0; n < count; n++) {
+        const product *one = &products[n];
+        args[n] = product_args(p, one->w, x, one->out, one->out_stride, one->adds);
+        flops += product_flops(p, one->w);
+    }
+    TIMED(p, name, flops, foci_matmul_several(p->ctx, args, count));
+    for (int32_t n = 0; n < count; n++) {
+        const product *one = &products[n];
+        const foci_low_rank *low = added_to(p, one->w);
+        if (!low) continue;
+        const foci_low_rank_args rows = low_rank_args(p, low, x, NULL, 0);
+        TIMED(p, "lora", 0.0, foci_low_rank_forward(p->ctx, &rows, one->out, one->out_stride));
+    }
+    return FOCAL_OK;
+}
+
 focal_status foci_pass_multiply(const foci_pass *p, const char *name, const foci_linear *w,
                                 const void *x, float *out, int64_t out_stride, bool adds)
 {
-    const foci_matmul_args args = product_args(p, w, x, out, out_stride, adds);
-    TIMED(p, name, product_flops(p, w), foci_matmul(p->ctx, &args));
-    return FOCAL_OK;
+    product one = {.w = w, .out_stride = out_stride, .adds = adds};
+    one.out = out;
+    return multiply_several(p, name, x, &one, 1);
 }
 
 focal_status foci_pass_multiply_back(const foci_pass *p, const char *name, const foci_linear *w,
@@ -73,6 +123,10 @@ focal_status foci_pass_multiply_back(const foci_pass *p, const char *name, const
                                       .dx_dtype = dx_dtype,
                                       .dx_stride = w->K};
     TIMED(p, name, product_flops(p, w), foci_matmul_dx(p->ctx, &args));
+    const foci_low_rank *low = added_to(p, w);
+    if (!low) return FOCAL_OK;
+    const foci_low_rank_args rows = low_rank_args(p, low, NULL, dy, dy_stride);
+    TIMED(p, "lora, back", 0.0, foci_low_rank_dx(p->ctx, &rows, dx, dx_dtype));
     return FOCAL_OK;
 }
 
@@ -80,6 +134,11 @@ focal_status foci_pass_weight_gradient(const foci_pass *p, const char *name, con
                                        const foci_linear_grads *grads, const void *dy,
                                        int64_t dy_stride, const void *x)
 {
+    const foci_low_rank *low = added_to(p, w);
+    if (low && grads->low_a) {
+        const foci_low_rank_args rows = low_rank_args(p, low, x, dy, dy_stride);
+        TIMED(p, "lora, weights", 0.0, foci_low_rank_dw(p->ctx, &rows, grads->low_a, grads->low_b));
+    }
     if (!grads->w) return FOCAL_OK;
     const foci_matmul_dw_args args = {.M = p->T,
                                       .N = w->N,
@@ -231,12 +290,10 @@ static focal_status project(const foci_pass *p, const foci_layer *w, const foci_
 {
     const thirds to = cut(p, a->qkv);
     if (w->qkv.w) return foci_pass_multiply(p, "q k v", &w->qkv, a->h, to.q, to.stride, false);
-    const foci_matmul_args args[] = {product_args(p, &w->q, a->h, to.q, to.stride, false),
-                                     product_args(p, &w->k, a->h, to.k, to.stride, false),
-                                     product_args(p, &w->v, a->h, to.v, to.stride, false)};
-    TIMED(p, "q k v", product_flops(p, &w->q) + product_flops(p, &w->k) + product_flops(p, &w->v),
-          foci_matmul_several(p->ctx, args, 3));
-    return FOCAL_OK;
+    const product three[] = {{&w->q, to.q, to.stride, false},
+                             {&w->k, to.k, to.stride, false},
+                             {&w->v, to.v, to.stride, false}};
+    return multiply_several(p, "q k v", a->h, three, 3);
 }
 
 static focal_status normalise_heads(const foci_pass *p, const foci_gain *gain, int32_t heads,
@@ -494,15 +551,16 @@ static const char *behind(const foci_linear *w)
  * gradients are then one product each. w NULL: they do not. */
 static foci_linear joined(const foci_linear *q, const foci_linear *k, const foci_linear *v)
 {
-    if (q->is_transposed || q->bias || k->dtype != q->dtype || v->dtype != q->dtype ||
-        k->w != (const void *)behind(q) || v->w != (const void *)behind(k))
+    if (q->is_transposed || q->bias || q->added || k->added || v->added || k->dtype != q->dtype ||
+        v->dtype != q->dtype || k->w != (const void *)behind(q) || v->w != (const void *)behind(k))
         return (foci_linear){0};
     foci_linear all = *q;
     all.N += k->N + v->N;
     return all;
 }
 
-static focal_status project_back(const foci_pass *p, int32_t n)
+/* The gradients of the projections, and dh where something below learns. */
+static focal_status project_back(const foci_pass *p, int32_t n, bool wants_dh)
 {
     const foci_config *c = &p->model->config;
     const foci_layer *w = &p->model->weights.layers[n];
@@ -515,11 +573,13 @@ static focal_status project_back(const foci_pass *p, int32_t n)
     if (all.w) {
         const foci_linear_grads *to = w->qkv.w ? &grads->qkv : &grads->q;
         FOCAL_TRY(foci_pass_weight_gradient(p, "q k v, weights", &all, to, dq, stride, h));
+        if (!wants_dh) return FOCAL_OK;
         return foci_pass_multiply_back(p, "q k v, back", &all, dq, stride, p->dh, FOCAL_F32, false);
     }
     FOCAL_TRY(foci_pass_weight_gradient(p, "q k v, weights", &w->q, &grads->q, dq, stride, h));
     FOCAL_TRY(foci_pass_weight_gradient(p, "q k v, weights", &w->k, &grads->k, dk, stride, h));
     FOCAL_TRY(foci_pass_weight_gradient(p, "q k v, weights", &w->v, &grads->v, dv, stride, h));
+    if (!wants_dh) return FOCAL_OK;
     FOCAL_TRY(
         foci_pass_multiply_back(p, "q k v, back", &w->q, dq, stride, p->dh, FOCAL_F32, false));
     FOCAL_TRY(foci_pass_multiply_back(p, "q k v, back", &w->k, dk, stride, p->dh, FOCAL_F32, true));
@@ -557,7 +617,7 @@ static focal_status attention_back(const foci_pass *p, int32_t n)
                                       false));
     FOCAL_TRY(attend_back(p, n));
     TIMED(p, "heads, back", 0.0, heads_back(p, n));
-    if (!is_lowest) FOCAL_TRY(project_back(p, n));
+    FOCAL_TRY(project_back(p, n, !is_lowest));
     FOCAL_TRY(temperature_back(p, n));
     if (foci_pass_has_router(p, n)) FOCAL_TRY(foci_pass_route_back(p, n, exact_input(p, n)));
     return is_lowest ? FOCAL_OK : read_stream_back(p, &w->attn_norm, &grads->attn_norm, p->x[n]);
@@ -571,12 +631,9 @@ static focal_status feed_forward_inside(const foci_pass *p, int32_t n)
     const foci_layer *w = &p->model->weights.layers[n];
     const foci_kept *a = foci_kept_of(p, n);
     FOCAL_TRY(read_stream(p, &w->ffn_norm, p->x_mid[n], a->h_ffn));
-    const foci_matmul_args args[] = {
-        product_args(p, c->is_gated ? &w->gate : &w->up, a->h_ffn, a->gate, c->F, false),
-        product_args(p, &w->up, a->h_ffn, a->up, c->F, false)};
-    const int32_t count = c->is_gated ? 2 : 1;
-    TIMED(p, "feed-forward in", count * product_flops(p, &w->up),
-          foci_matmul_several(p->ctx, args, count));
+    const product in[] = {{c->is_gated ? &w->gate : &w->up, a->gate, c->F, false},
+                          {&w->up, a->up, c->F, false}};
+    FOCAL_TRY(multiply_several(p, "feed-forward in", a->h_ffn, in, c->is_gated ? 2 : 1));
     const foci_gate_args gate = {.activation = c->activation,
                                  .T = p->T,
                                  .F = c->F,
@@ -749,12 +806,22 @@ static focal_status run(const foci_pass *p)
     return p->options->is_loss_only ? FOCAL_OK : go_back(p);
 }
 
-/* The lowest layer whose temperature or router learns in this pass; -1 where all weights do. */
+static bool learns_low_ranks(const foci_pass *p, int32_t layer)
+{
+    const foci_low_ranks *low_ranks = p->is_untouched ? NULL : p->t->low_ranks;
+    for (int place = 0; low_ranks && place < FOCI_LINEAR_PLACES; place++)
+        if (low_ranks->layers[layer][place].a) return true;
+    return false;
+}
+
+/* The lowest layer of which anything learns in this pass; -1 where all weights do. */
 static int32_t lowest_that_learns(const foci_pass *p)
 {
     int32_t n = 0;
     if (!p->t->is_frozen) return -1;
-    while (n < p->model->config.L && !learns_temperature(p, n) && !foci_pass_has_router(p, n)) n++;
+    while (n < p->model->config.L && !learns_temperature(p, n) && !foci_pass_has_router(p, n) &&
+           !learns_low_ranks(p, n))
+        n++;
     return n;
 }
 

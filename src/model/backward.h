@@ -1,5 +1,5 @@
 /* The loss of a batch of tokens and its gradient with respect to every parameter: those of the
- * model, of its groups, or of both. */
+ * model, of its groups, of both, or of low-rank additions. */
 #ifndef FOCI_MODEL_BACKWARD_H
 #define FOCI_MODEL_BACKWARD_H
 
@@ -56,7 +56,8 @@ typedef struct foci_backward_options {
     bool is_loss_only; /* the loss and no gradient: nothing of the trainable changes, and recompute,
                           scale and z say nothing */
     const foci_groups_pass *groups; /* NULL: dense; the temperatures of groups act all the same */
-    bool is_untouched;              /* dense, and the temperatures of groups do not act either */
+    bool is_untouched;              /* dense, and neither the temperatures of groups nor low-rank
+                                       additions that learn act either */
     bool is_kl; /* the loss is KL(teacher || student) of the rows with a target, the teacher being
                    the untouched model; nll is counted beside it */
     foci_observer observe; /* called once a layer, bottom to top, as the student goes forward;

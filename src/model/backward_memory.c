@@ -137,6 +137,16 @@ static void take_gradients(foci_pass *p, cutter *from)
     p->dots = has_temperature(p) ? take(from, T * c->H, single) : NULL;
 }
 
+static void take_low_ranks(foci_pass *p, cutter *from)
+{
+    if (!p->model->low_ranks) return;
+    const int64_t count = (int64_t)p->T * p->model->low_ranks->rank;
+    p->low = take(from, count, sizeof(float));
+    p->low_act = p->act != FOCAL_F32 && !p->options->is_loss_only
+                     ? take(from, count, focal_dtype_bytes(p->act))
+                     : p->low;
+}
+
 static void take_head(foci_pass *p, cutter *from)
 {
     const foci_config *c = &p->model->config;
@@ -163,6 +173,7 @@ size_t foci_pass_lay_out(foci_pass *p, char *base)
     take_gradients(p, &from);
     take_head(p, &from);
     take_groups(p, &from);
+    take_low_ranks(p, &from);
     p->starts = take(&from, (int64_t)p->batch->span_count + 1, sizeof *p->starts);
     p->positions = take(&from, T, sizeof *p->positions);
     for (int is_local = 0; is_local < 2; is_local++) {

@@ -71,6 +71,8 @@ typedef struct foci_pass {
     int32_t *positions;        /* (T) */
     float *cos[2], *sin[2];
     focal_attn_seq *seqs; /* (span_count) */
+    float *low;           /* (T,rank) of low-rank additions, where the model has any */
+    void *low_act;        /* the same of act */
     /* Of groups: */
     int32_t top, sinkhorn_rounds;   /* rounds 0: none */
     focal_gate_kind gate;           /* 0: the hard mask alone */
@@ -103,7 +105,7 @@ static inline foci_kept *foci_kept_of(const foci_pass *p, int32_t layer)
     return &p->kept[p->recompute == FOCI_RECOMPUTE_NONE ? layer : 0];
 }
 
-/* out (T,N) = x w^T + bias, or += . */
+/* out (T,N) = x w^T + bias, or += . This and the next two have what LoRA adds to w in them. */
 focal_status foci_pass_multiply(const foci_pass *p, const char *name, const foci_linear *w,
                                 const void *x, float *out, int64_t out_stride, bool adds);
 /* dx (T,K) = dy w, or += . */

@@ -45,9 +45,10 @@ typedef struct pass {
     void *o;            /* (T,H,D) of attn */
     void *o_act;        /* the same in act; o itself where they are equal. h has been read then */
     float *y;           /* (T,C) what a block gives, where it is normalised before it is added */
-    float *gate, *up;   /* (T,F), of few rows */
+    float *gate, *up;   /* (T,F), of few rows and where something is added to them */
     void *hidden;       /* (T,F) of act; qkv has been read then */
     float *factors;     /* (T,H) of temperatures, where the model has any */
+    float *low;         /* (T,rank) of low-rank additions, where the model has any */
     int32_t *ids;       /* (T) */
     int32_t *positions; /* (T) */
     float *cos[2], *sin[2]; /* (T, rotated / 2) of global and of windowed layers */
@@ -114,7 +115,15 @@ static foci_matmul_args product_args(const pass *p, const void *x, const product
     };
 }
 
-/* Products that read the same x. */
+static focal_status add_low_rank(const pass *p, const void *x, const product *one)
+{
+    const foci_low_rank_args args = {
+        .low = one->w->added, .T = p->T, .dtype = p->act, .x = x, .h = p->low};
+    TIMED(p, "lora", no_cost, foci_low_rank_forward(p->ctx, &args, one->out, one->out_stride));
+    return FOCAL_OK;
+}
+
+/* Products that read the same x, and what is added to them. */
 static focal_status linears(const pass *p, const char *name, const void *x, const product *products,
                             int32_t count)
 {
@@ -127,6 +136,8 @@ static focal_status linears(const pass *p, const char *name, const void *x, cons
         cost.bytes += more.bytes;
     }
     TIMED(p, name, cost, foci_matmul_several(p->ctx, args, count));
+    for (int32_t n = 0; n < count; n++)
+        if (products[n].w->added) FOCAL_TRY(add_low_rank(p, x, &products[n]));
     return FOCAL_OK;
 }
 
@@ -636,7 +647,7 @@ static focal_status feed_forward_in(const pass *p, const foci_layer *w)
     const bool is_gated = c->is_gated;
     const product in[] = {{is_gated ? &w->gate : &w->up, p->gate, c->F, false},
                           {&w->up, p->up, c->F, false}};
-    if (!p->is_few) {
+    if (!p->is_few && !in[0].w->added && !w->up.added) {
         foci_matmul_args args[] = {product_args(p, p->h, &in[0]), product_args(p, p->h, &in[1])};
         foci_cost cost = linear_cost(p->T, in[0].w);
         const foci_cost more = is_gated ? linear_cost(p->T, in[1].w) : no_cost;
@@ -792,9 +803,12 @@ static size_t lay_out(pass *p, char *base)
     p->q = take(base, &used, T * Q, attn);
     p->o = p->act == p->attn ? p->o_act : take(base, &used, T * Q, attn);
     p->y = take(base, &used, T * c->C, sizeof(float));
-    const int64_t few = p->is_few ? T : 0; /* many rows go from sums to hidden at once */
+    const foci_low_ranks *low_ranks = p->model->low_ranks;
+    /* Many rows go from sums to hidden at once, where nothing is added to the sums. */
+    const int64_t few = p->is_few || low_ranks ? T : 0;
     p->gate = take(base, &used, few * c->F, sizeof(float));
     p->up = c->is_gated ? take(base, &used, few * c->F, sizeof(float)) : NULL;
+    p->low = take(base, &used, low_ranks ? T * low_ranks->rank : 0, sizeof(float));
     bool has_temperature = p->model->adapter_temperatures != NULL;
     for (int32_t n = 0; n < c->L; n++)
         has_temperature |= p->model->weights.layers[n].temperature != NULL;

@@ -218,6 +218,7 @@ void focal_model_close(focal_model *model)
     if (!model) return;
     foci_model_weights_release(model->ctx, &model->weights);
     foci_free(model->ctx, model->adapter_temperatures);
+    foci_low_ranks_free(model->ctx, model->adapter_low_ranks);
     focal_adapter_close(model->adapter);
     focal_tokenizer_free(model->tokenizer);
     foci_safetensors_close(model->safetensors);

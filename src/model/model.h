@@ -32,6 +32,10 @@ struct focal_model {
     foci_groups_run run;
     uint64_t adapter_hash; /* names all of it that keys and values depend on; 0: nothing */
     foci_temperature *adapter_temperatures; /* (L) beside those of the layers; NULL: none */
+    const foci_low_ranks *low_ranks;        /* that the layers point to; NULL: none. Set by
+                                               foci_model_set_low_ranks() */
+    foci_low_ranks
+        *adapter_low_ranks; /* the same where an adapter gave them, in this model's order */
     char fingerprint[FOCI_FINGERPRINT_BYTES];
     char name[128], licence[64], temperature[256];
 };

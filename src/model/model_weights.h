@@ -6,16 +6,18 @@
 #include "io/gguf.h"
 #include "io/safetensors.h"
 #include "model/config.h"
+#include "model/low_rank.h"
 #include "ops/temperature/temperature.h"
 
-/* y = x w^T + bias. */
+/* y = x w^T + bias, and what LoRA adds. */
 typedef struct foci_linear {
     const void *w; /* (N,K), or (K,N) when transposed; NULL: the model has none here */
     focal_dtype dtype;
     int32_t N, K;
     bool is_transposed;
-    const float *bias;      /* (N); NULL: none */
-    focal_dtype bias_dtype; /* in the file */
+    const float *bias;          /* (N); NULL: none */
+    focal_dtype bias_dtype;     /* in the file */
+    const foci_low_rank *added; /* NULL: nothing */
 } foci_linear;
 
 /* y = norm(x) weight + bias. */

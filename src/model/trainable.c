@@ -11,6 +11,7 @@
 #include "base/random.h"
 #include "base/sizes.h"
 #include "focal/quant.h"
+#include "model/low_rank_model.h"
 
 enum { PARAM_STEP = 16 /* tensors begin at multiples: whole cache lines */ };
 
@@ -374,6 +375,7 @@ void foci_trainable_free(foci_trainable *trainable)
 {
     if (!trainable) return;
     focal_ctx *ctx = trainable->ctx;
+    if (trainable->low_ranks) foci_model_set_low_ranks(trainable->model, NULL);
     if (!trainable->is_frozen) focal_model_close(trainable->model);
     foci_free(ctx, trainable->layers);
     foci_free(ctx, trainable->group_temperatures);

@@ -1,6 +1,6 @@
 /* What learns of a model. In training: float32 masters of every parameter, their gradients, and a
  * model whose weights point to them, which the forward pass runs like any other. In fitting: groups
- * on a model whose weights stay where they lie. */
+ * or low-rank additions on a model whose weights stay where they lie. */
 #ifndef FOCI_MODEL_TRAINABLE_H
 #define FOCI_MODEL_TRAINABLE_H
 
@@ -22,6 +22,7 @@ typedef struct foci_param {
 /* Where gradients go, in the shape of the weights; NULL: there is no such weight, or it stays. */
 typedef struct foci_linear_grads {
     float *w, *bias;
+    float *low_a, *low_b; /* of what LoRA adds */
 } foci_linear_grads;
 
 typedef struct foci_gain_grads {
@@ -42,6 +43,7 @@ typedef struct foci_trainable {
     foci_groups *groups; /* NULL: none. Borrowed; their numbers are among params */
     foci_temperature *group_temperatures; /* (L) of groups, in place of those of the layers; NULL:
                                              there are none */
+    foci_low_ranks *low_ranks;            /* that learn; NULL: none. Borrowed, as groups are */
     foci_param *params;
     int32_t param_count;
     foci_linear_grads embed, positions, head; /* head is embed where they are tied */
@@ -93,6 +95,13 @@ focal_status foci_trainable_frozen(focal_model *model, foci_groups *groups, foci
 /* Adds groups to what a model in training learns, at the end of the list, with the same errors.
  * Once, and before anything points to its parameters: those and the gradients move. */
 focal_status foci_trainable_add_groups(foci_trainable *trainable, foci_groups *groups);
+
+/* Low-rank additions alone learn, as groups do above. Parameters are, of each layer that gets one,
+ * "layers.N.self_attn.q_proj.lora_A" and "....lora_B", by the names of Hugging Face's files; they
+ * do not decay. The model's own passes have them too as long as the trainable is there, but for the
+ * untouched one. FOCAL_EINVAL when they are of other sizes than the model, or it has some. */
+focal_status foci_trainable_low_ranks(focal_model *model, foci_low_ranks *low_ranks,
+                                      foci_trainable **out);
 
 void foci_trainable_free(foci_trainable *trainable); /* NULL is fine */
 

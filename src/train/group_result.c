@@ -1,4 +1,5 @@
-/* Groups as files: the settings of the run go with them, but for paths and what changes nothing. */
+/* Groups or LoRA as files: the settings of the run go with them, but for paths and what changes
+ * nothing. */
 #include "train/group_result.h"
 
 #include <stdio.h>
@@ -11,14 +12,17 @@
 enum { LINE_BYTES = FOCI_RUN_VALUE + 128 };
 
 /* Where the data and the model lay, and how the run was kept and shown, is of no use elsewhere. */
-static bool is_told(const char *key)
+static bool is_told(const foci_run *run, const char *key)
 {
+    const bool is_lora = run->groups.method == FOCI_RUN_LORA;
     static const char *const beginnings[] = {
         "data.shards", "start.",      "model.",   "temperature.", "checkpoint.",
         "samples.",    "validation.", "on_spike", "spike_",       "schedule.minutes"};
     for (size_t n = 0; n < FOCAL_COUNT(beginnings); n++)
         if (strncmp(key, beginnings[n], strlen(beginnings[n])) == 0) return false;
-    return true;
+    if (strncmp(key, "lora.", strlen("lora.")) == 0) return is_lora;
+    return !is_lora || strncmp(key, "groups.", strlen("groups.")) != 0 ||
+           strcmp(key, "groups.method") == 0 || strcmp(key, "groups.layers") == 0;
 }
 
 /* "key": value, with numbers and truth as JSON has them and all else as text. No value that is told
@@ -49,7 +53,7 @@ static char *make_settings(focal_ctx *ctx, const foci_run *run, int64_t step)
             memcpy(text, line, bytes);
         }
         for (int n = 0; n < FOCI_RUN_KEYS; n++) {
-            if (!is_told(foci_run_keys[n].name)) continue;
+            if (!is_told(run, foci_run_keys[n].name)) continue;
             const size_t more = (size_t)print_setting(run, n, line);
             if (is_written) memcpy(text + bytes, line, more);
             bytes += more;
@@ -73,7 +77,9 @@ focal_status foci_write_adapter(const foci_start *start, const foci_run *run, in
                                     .is_causal = run->groups.balance != FOCI_RUN_BALANCE_SINKHORN,
                                     .dtype =
                                         run->groups.type == FOCI_RUN_F32 ? FOCAL_F32 : FOCAL_BF16};
-    const focal_status status = foci_adapter_write(start->ctx, folder, start->groups, &note);
+    const focal_status status = start->low_ranks
+                                    ? foci_lora_write(model, folder, start->low_ranks, &note)
+                                    : foci_adapter_write(start->ctx, folder, start->groups, &note);
     foci_free(start->ctx, settings);
     return status;
 }

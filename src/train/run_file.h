@@ -9,7 +9,7 @@
 enum {
     FOCI_RUN_TEXT = 1024, /* bytes of a text with its NUL */
     FOCI_RUN_LIST = 256,  /* numbers in a list */
-    FOCI_RUN_KEYS = 78,
+    FOCI_RUN_KEYS = 81,
     FOCI_RUN_VALUE = 4 * FOCI_RUN_TEXT, /* bytes that hold any value as it is written */
     FOCI_RUN_FILE_BYTES = 1 << 20       /* the largest file that is read */
 };
@@ -46,8 +46,10 @@ typedef enum foci_run_method {
     FOCI_RUN_ONLY_TEMPERATURE,
     FOCI_RUN_ONLY_WINDOW,
     FOCI_RUN_RANDOM,
-    FOCI_RUN_ONLY_START
+    FOCI_RUN_ONLY_START,
+    FOCI_RUN_LORA
 } foci_run_method;
+typedef enum foci_run_lora_targets { FOCI_RUN_LORA_QV, FOCI_RUN_LORA_ALL } foci_run_lora_targets;
 typedef enum foci_run_scope { FOCI_RUN_SCOPE_KV, FOCI_RUN_SCOPE_LAYER } foci_run_scope;
 typedef enum foci_run_mode { FOCI_RUN_DIRECTED, FOCI_RUN_SHARED } foci_run_mode;
 typedef enum foci_run_gate {
@@ -109,6 +111,11 @@ typedef struct foci_run {
         foci_run_list layers;
         int64_t first, type;
     } groups;
+    struct {
+        int64_t rank;
+        double alpha;
+        int64_t targets;
+    } lora;
     struct {
         int64_t kind;
         double lr, beta1, beta2, eps, momentum, decay, clip, z_loss;

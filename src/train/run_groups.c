@@ -18,7 +18,8 @@ static bool is_given(const foci_run *run, const char *name)
 
 bool foci_run_has_groups(const foci_run *run)
 {
-    return run->learn == FOCI_RUN_LEARN_GROUPS || run->groups.count > 0;
+    if (run->learn == FOCI_RUN_LEARN_GROUPS) return run->groups.method != FOCI_RUN_LORA;
+    return run->groups.count > 0;
 }
 
 bool foci_run_has_routers(const foci_run *run)
@@ -29,12 +30,18 @@ bool foci_run_has_routers(const foci_run *run)
 bool foci_run_has_steps(const foci_run *run)
 {
     return run->learn == FOCI_RUN_LEARN_ALL || run->groups.method == FOCI_RUN_FOCUS ||
-           run->groups.method == FOCI_RUN_ONLY_TEMPERATURE;
+           run->groups.method == FOCI_RUN_ONLY_TEMPERATURE || run->groups.method == FOCI_RUN_LORA;
 }
 
 bool foci_run_has_data(const foci_run *run)
 {
     return run->learn == FOCI_RUN_LEARN_ALL || run->groups.method != FOCI_RUN_ONLY_WINDOW;
+}
+
+/* Whether what is fitted sees fewer keys than the model, and so has something to learn from it. */
+static bool sees_less(const foci_run *run)
+{
+    return run->groups.method != FOCI_RUN_ONLY_TEMPERATURE && run->groups.method != FOCI_RUN_LORA;
 }
 
 /* What is not given is as docs/MATH.md, 3.5 has it, and not as training from nothing does. */
@@ -57,6 +64,8 @@ static void take_defaults(foci_run *run)
                     {"checkpoint.every", "10"},
                     {"validation.every", "50"},
                     {"validation.tokens", "16384"}};
+    /* LoRA moves weights that every token passes: what routers need would throw the model off. */
+    static const double lora_rate = 0.0002;
     char problem[FOCI_RUN_PROBLEM];
     for (size_t n = 0; n < FOCAL_COUNT(defaults); n++) {
         const int key = foci_run_find(foci_text_of(defaults[n].key));
@@ -64,8 +73,9 @@ static void take_defaults(foci_run *run)
             (void)foci_run_value_read(&foci_run_keys[key], foci_text_of(defaults[n].value), run,
                                       problem);
     }
-    if (run->groups.method == FOCI_RUN_ONLY_TEMPERATURE && !is_given(run, "objective"))
-        run->objective = FOCI_RUN_LM;
+    if (!sees_less(run) && !is_given(run, "objective")) run->objective = FOCI_RUN_LM;
+    if (run->groups.method == FOCI_RUN_LORA && !is_given(run, "optimiser.lr"))
+        run->optimiser.lr = lora_rate;
     if (is_given(run, "data.accumulation")) return;
     int64_t windows = foci_max64(PASS_TOKENS / run->data.length, 1);
     windows = foci_min64(windows, run->data.batch);
@@ -91,10 +101,11 @@ static focal_status check_frozen(focal_ctx *ctx, const foci_run *run)
                          (long long)run->groups.first);
     if (run->groups.count < 1)
         return foci_fail(ctx, FOCAL_EINVAL, "run: learn = groups with groups.count = 0");
-    if (run->groups.method == FOCI_RUN_ONLY_TEMPERATURE && run->objective == FOCI_RUN_KL)
+    if (!sees_less(run) && run->objective == FOCI_RUN_KL)
         return foci_fail(ctx, FOCAL_EINVAL,
-                         "run: objective = kl has nothing to teach temperatures alone: the model "
-                         "that sees all keys is the best by it; set objective = lm");
+                         "run: objective = kl has nothing to teach %s: the model "
+                         "that sees all keys is the best by it; set objective = lm",
+                         run->groups.method == FOCI_RUN_LORA ? "LoRA" : "temperatures alone");
     if (run->groups.method == FOCI_RUN_ONLY_TEMPERATURE && !run->groups.temperatures)
         return foci_fail(ctx, FOCAL_EINVAL,
                          "run: groups.method = temperature with groups.temperatures = false "

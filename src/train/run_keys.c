@@ -93,10 +93,11 @@ const foci_run_key foci_run_keys[FOCI_RUN_KEYS] = {
     CHOICE("objective", objective, "lm|kl", "lm",
            "what is made small: the loss on the text; how far the model with groups is from the "
            "model without, the default where only groups learn"),
-    CHOICE("groups.method", groups.method, "focus|temperature|none|random|start", "focus",
+    CHOICE("groups.method", groups.method, "focus|temperature|none|random|start|lora", "focus",
            "of learn = groups: routers and temperatures learn; temperatures alone do, all keys "
            "being seen; only window and sinks are seen; random groups, or the routers as they "
-           "begin, balanced. The last three learn nothing"),
+           "begin, balanced; those three learn nothing. And in place of groups, all keys being "
+           "seen, LoRA"),
     INT("groups.count", groups.count, 0, 64, "0",
         "groups of a router; 0: no groups. Where only groups learn the default is 16"),
     INT("groups.width", groups.width, 1, 256, "16", "width of a router"),
@@ -129,11 +130,16 @@ const foci_run_key foci_run_keys[FOCI_RUN_KEYS] = {
     CHOICE("groups.init", groups.init, "heads|random", "heads",
            "what routers begin with: the model's own heads, or random numbers"),
     INTS("groups.layers", groups.layers, 0, 511, "all",
-         "layers that get a router, of those whose attention has no window of its own"),
+         "layers that get a router, of those whose attention has no window of its own; or LoRA"),
     INT("groups.first", groups.first, 0, STEPS_MOST, "0",
         "of learn = all: steps at the beginning in which only groups learn"),
     CHOICE("groups.type", groups.type, "bf16|f32", "bf16",
            "type of the projections in the adapter's file; all else there is float32"),
+    INT("lora.rank", lora.rank, 1, 4096, "8", "of groups.method = lora: rows of its A"),
+    REAL("lora.alpha", lora.alpha, 0, 1e6, "0",
+         "its product is multiplied by alpha / rank; 0: twice the rank"),
+    CHOICE("lora.targets", lora.targets, "qv|all", "qv",
+           "what it is added to: the projections of queries and values, or all of a layer"),
 
     CHOICE("optimiser.kind", optimiser.kind, "adamw|muon", "adamw",
            "optimiser of the matrices; what is no matrix of a layer is AdamW's always"),

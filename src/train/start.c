@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/sizes.h"
 #include "io/file.h"
+#include "model/low_rank_model.h"
 #include "text/corpus.h"
 #include "train/group_setup.h"
 #include "train/run_groups.h"
@@ -202,7 +203,29 @@ static focal_status continue_model(foci_start *s, const foci_run *run)
     return status;
 }
 
-/* The model stays where it lies, and groups are all that learns. */
+/* LoRA as it begins. */
+static focal_status begin_low_ranks(foci_start *s, const foci_run *run)
+{
+    const foci_run_list *list = &run->groups.layers;
+    bool layers[FOCI_MAX_LAYERS] = {false};
+    foci_low_rank_choice choice = {.rank = (int32_t)run->lora.rank,
+                                   .alpha = run->lora.alpha,
+                                   .layers = list->count > 0 ? layers : NULL,
+                                   .seed = (uint64_t)run->seed};
+    for (int place = 0; place < FOCI_LINEAR_PLACES; place++)
+        choice.places[place] = run->lora.targets == FOCI_RUN_LORA_ALL || place == FOCI_LINEAR_Q ||
+                               place == FOCI_LINEAR_V;
+    for (int64_t n = 0; n < list->count; n++) {
+        if (list->values[n] >= s->model->config.L)
+            return foci_fail(s->ctx, FOCAL_EINVAL,
+                             "run: 'groups.layers' names number %lld, the model's last is %d",
+                             (long long)list->values[n], s->model->config.L - 1);
+        layers[list->values[n]] = true;
+    }
+    return foci_low_ranks_begin(s->model, &choice, &s->low_ranks);
+}
+
+/* The model stays where it lies, and groups or LoRA are all that learns. */
 static focal_status freeze_model(foci_start *s, const foci_run *run)
 {
     const focal_model_options options = {.precision = run->precision == FOCI_RUN_F32 ? FOCAL_F32
@@ -210,6 +233,10 @@ static focal_status freeze_model(foci_start *s, const foci_run *run)
                                          .has_precision = true};
     FOCAL_TRY(focal_model_open(s->ctx, run->start.from, &options, &s->model));
     FOCAL_TRY(check_source(s, run, s->model));
+    if (run->groups.method == FOCI_RUN_LORA) {
+        FOCAL_TRY(begin_low_ranks(s, run));
+        return foci_trainable_low_ranks(s->model, s->low_ranks, &s->trainable);
+    }
     FOCAL_TRY(foci_group_setup(s->ctx, run, s->model, &s->groups));
     return foci_trainable_frozen(s->model, s->groups, &s->trainable);
 }
@@ -259,6 +286,7 @@ void foci_start_close(foci_start *start)
     foci_trainable_free(start->only_groups);
     foci_trainable_free(start->trainable);
     foci_groups_free(start->ctx, start->groups);
+    foci_low_ranks_free(start->ctx, start->low_ranks);
     focal_model_close(start->model);
     foci_shards_close(start->shards);
     foci_free(start->ctx, start->tokenizer_path);

@@ -18,13 +18,14 @@ typedef struct foci_start {
     foci_trainable *trainable;   /* its model has that tokenizer */
     focal_model *model;          /* of learn = groups: as it was opened; else NULL */
     foci_groups *groups;         /* of the trainable; NULL: none */
+    foci_low_ranks *low_ranks;   /* likewise, of groups.method = lora */
     foci_trainable *only_groups; /* the same model and groups, of which groups alone learn: for the
                                     steps of groups.first; NULL: there are none */
     char note[FOCI_START_NOTE];  /* a sentence about what looks odd, or "" */
 } foci_start;
 
 /* Opens the shards and makes the model of a resolved run, with groups whose numbers are 0 where it
- * has some. FOCAL_EINVAL where settings do not go
+ * has some, or LoRA as it begins. FOCAL_EINVAL where settings do not go
  * together with data or model, or what opening them fails with; *start is then empty. */
 focal_status foci_start_open(focal_ctx *ctx, const foci_run *run, foci_start *start);
 void foci_start_close(foci_start *start); /* an empty one is fine */

@@ -1,7 +1,7 @@
-/* Any bytes as an adapter: refused with a sentence of one line, or all its numbers are finite and
- * its routers read them. Two bytes say how long the configuration is that follows. The byte before
- * them says what the rest is: a whole file of tensors, its header alone, or the numbers of a file
- * that fits the configuration, which no mutation would find. */
+/* Any bytes as an adapter, of groups or LoRA: refused with a sentence of one line, or all its
+ * numbers are finite and its routers or layers read them. Two bytes say how long the configuration
+ * is that follows. The byte before them says what the rest is: a whole file of tensors, its header
+ * alone, or the numbers of a file that fits the configuration, which no mutation would find. */
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -11,6 +11,7 @@
 #include "base/ctx.h"
 #include "model/adapter_layout.h"
 #include "model/adapter_read.h"
+#include "model/lora_files.h"
 
 enum { MOST_BYTES = 1 << 16, ENTRY_BYTES = 256 };
 
@@ -37,6 +38,23 @@ static void check_groups(const foci_groups *groups)
     require(groups->top >= 1 && groups->top <= groups->shape.K, "more groups than there are");
 }
 
+static void check_low_ranks(const foci_low_ranks *low_ranks)
+{
+    int64_t count = 0;
+    for (int64_t n = 0; n < low_ranks->number_count; n++)
+        require(isfinite(low_ranks->numbers[n]), "a number that is not finite");
+    for (int32_t n = 0; n < low_ranks->L; n++)
+        for (int place = 0; place < FOCI_LINEAR_PLACES; place++) {
+            const foci_low_rank *low = &low_ranks->layers[n][place];
+            if (!low->a) continue;
+            require(low->rank == low_ranks->rank && low->N > 0 && low->K > 0, "an empty layer");
+            require(isfinite(low->scale), "a scale that is not finite");
+            require(isfinite(low->b[(int64_t)low->N * low->rank - 1]), "no end of B");
+            count += (int64_t)low->rank * ((int64_t)low->N + low->K);
+        }
+    require(count == low_ranks->number_count, "numbers without a layer");
+}
+
 static void try_adapter(focal_ctx *ctx, foci_adapter_config *config, const uint8_t *image,
                         size_t bytes)
 {
@@ -49,7 +67,11 @@ static void try_adapter(focal_ctx *ctx, foci_adapter_config *config, const uint8
     if (adapter) {
         const focal_adapter_info info = focal_adapter_describe(adapter);
         require(info.settings[0] == '{' && info.parameter_count > 0, "an odd description");
-        check_groups(adapter->groups);
+        require(!adapter->groups != !adapter->low_ranks, "of both kinds, or of none");
+        if (adapter->groups)
+            check_groups(adapter->groups);
+        else
+            check_low_ranks(adapter->low_ranks);
     } else {
         require(focal_ctx_error(ctx)[0] != '\0', "a failure without a sentence");
         for (const char *at = focal_ctx_error(ctx); *at; at++)
@@ -71,6 +93,37 @@ static void try_header(focal_ctx *ctx, foci_adapter_config *config, const char *
     for (size_t n = 0; n < data_bytes && size > 0; n++) image[8 + length + n] = data[n % size];
     try_adapter(ctx, config, image, 8 + length + data_bytes);
     free(image);
+}
+
+/* An A and a B for each target of LoRA in two layers, of sizes that the data say, in float32. */
+static void try_fitting_lora(focal_ctx *ctx, foci_adapter_config *config, const uint8_t *data,
+                             size_t size)
+{
+    static char header[MOST_BYTES];
+    const foci_lora_config *lora = &config->lora;
+    const foci_lora_names names = size > 0 && data[0] & 1 ? FOCI_LORA_GPT2 : FOCI_LORA_LLAMA;
+    size_t used = 1, offset = 0;
+    header[0] = '{';
+    for (int32_t layer = 0; layer < 2; layer++)
+        for (int n = 0; n < 2 * FOCI_LINEAR_PLACES; n++) {
+            const foci_linear_place place = (foci_linear_place)(n / 2);
+            const int is_b = n % 2, other = size > 1 ? 1 + data[1] % 9 : 3;
+            const size_t end = offset + (size_t)lora->rank * (size_t)other * sizeof(float);
+            const bool is_there = lora->has_targets ? lora->targets[names][place] : n % 3 == 0;
+            char name[FOCI_ADAPTER_NAME_BYTES];
+            if (!is_there || !foci_lora_part(names, place)) continue;
+            if (lora->has_layers && !lora->layers[layer]) continue;
+            if (end > MOST_BYTES || used > MOST_BYTES - ENTRY_BYTES) return;
+            foci_lora_tensor_name(names, layer, place, is_b, name);
+            used += (size_t)snprintf(header + used, ENTRY_BYTES,
+                                     "%s\"%s\":{\"dtype\":\"F32\",\"shape\":[%d,%d],"
+                                     "\"data_offsets\":[%zu,%zu]}",
+                                     used > 1 ? "," : "", name, is_b ? other : lora->rank,
+                                     is_b ? lora->rank : other, offset, end);
+            offset = end;
+        }
+    header[used++] = '}';
+    try_header(ctx, config, header, used, offset, data + (size > 0), size > 0 ? size - 1 : 0);
 }
 
 /* The tensors that the configuration asks for, in float32 and, from the second byte of data on,
@@ -132,6 +185,8 @@ static void try_input(focal_ctx *ctx, const uint8_t *data, size_t size)
         if (left >= 2)
             try_header(ctx, &config, (const char *)rest + 2, left - 2,
                        (size_t)rest[0] | (size_t)(rest[1] & 15) << 8, rest, left);
+    } else if (config.is_lora) {
+        try_fitting_lora(ctx, &config, rest, left);
     } else {
         try_fitting(ctx, &config, rest, left);
     }

@@ -49,11 +49,13 @@ static void assert_edits_refused(focal_ctx *ctx, const char *name, const edit_ca
 static void bad_settings_are_refused(void **state)
 {
     static const edit_case cases[] = {
+        {"\"FOCUS\"", "\"IA3\"", FOCAL_EUNSUPPORTED,
+         CONFIG ": peft_type IA3: neither groups (FOCUS) nor LORA"},
         {"\"FOCUS\"", "\"LORA\"", FOCAL_EUNSUPPORTED,
-         CONFIG ": peft_type LORA: not groups (those are FOCUS)"},
-        {"\"FOCUS\"", "7", FOCAL_EFORMAT, ": 'peft_type' is 7, it must be \"FOCUS\""},
+         ": 'focal_version' is not understood and might change what the adapter computes"},
+        {"\"FOCUS\"", "7", FOCAL_EFORMAT, ": 'peft_type' is 7, it must be \"FOCUS\" or \"LORA\""},
         {"\"peft_type\"", "\"_\": null, \"x\"", FOCAL_EFORMAT,
-         ": 'peft_type' is missing, it must be \"FOCUS\""},
+         ": 'peft_type' is missing, it must be \"FOCUS\" or \"LORA\""},
         {"CAUSAL_LM", "SEQ_CLS", FOCAL_EFORMAT,
          ": 'task_type' is 'SEQ_CLS', it must be \"CAUSAL_LM\""},
         {"\"causal\"", "\"gain\": 2, \"causal\"", FOCAL_EUNSUPPORTED,

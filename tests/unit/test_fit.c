@@ -183,10 +183,8 @@ static void resumed_fits_are_equal(void **state)
 
 /* The loss and divergence of the last validation, by the adapter's file and the model as it runs.
  */
-static void adapter_is_what_was_measured(void **state)
+static void check_measured(focal_ctx *ctx, const char *sets)
 {
-    focal_ctx *ctx = *state;
-    static const char sets[] = "precision=f32\ngroups.type=f32";
     const fixture f = shared;
     double valid[TINY_LOSSES];
     assert_status(ctx, tiny_run_fit(ctx, &f.tiny, f.tiny.out, f.model, sets, NULL), FOCAL_OK);
@@ -232,6 +230,59 @@ static void adapter_is_what_was_measured(void **state)
     foci_feed_close(&feed);
     foci_start_close(&start);
     focal_model_close(model);
+}
+
+#define LORA "groups.method=lora\nlora.targets=all\nlora.rank=3\noptimiser.lr=0.01\n"
+
+static void adapter_is_what_was_measured(void **state)
+{
+    focal_ctx *ctx = *state;
+    static const char *const sets[] = {"precision=f32\ngroups.type=f32",
+                                       LORA "precision=f32\ngroups.type=f32"};
+    for (size_t n = 0; n < FOCAL_COUNT(sets); n++) {
+        tiny_run_clear(&shared.tiny, shared.tiny.out);
+        check_measured(ctx, sets[n]);
+    }
+}
+
+/* LoRA makes the loss on the text smaller, and goes on where it stopped. */
+static void lora_learns_and_goes_on(void **state)
+{
+    focal_ctx *ctx = *state;
+    static const char sets[] = LORA "validation.every=4";
+    const fixture f = shared;
+    double loss[TINY_LOSSES], again[TINY_LOSSES];
+    focal_adapter *adapter = NULL;
+    assert_status(ctx, tiny_run_fit(ctx, &f.tiny, f.whole, f.model, sets, NULL), FOCAL_OK);
+    const int32_t count = tiny_run_read(f.whole, "valid_loss", loss, NULL);
+    assert_int_equal(count, 2);
+    assert_true(loss[1] < loss[0]);
+    assert_int_equal(tiny_run_read(f.whole, "kl", loss, NULL), 0);
+    assert_int_equal(tiny_run_read(f.whole, "largest_group", loss, NULL), 0);
+    assert_int_equal(tiny_run_read(f.whole, "loss", loss, NULL), TINY_STEPS);
+    for (int64_t stop = 0; stop < TINY_STEPS; stop += 3) {
+        tiny_run_clear(&f.tiny, f.tiny.out);
+        for (int32_t part = 0; part < 2; part++) {
+            focal_ctx *own = new_ctx(1 + (int32_t)(stop + part) % 2);
+            tiny_watch w = {.stop_at = part == 0 ? stop : -1};
+            assert_status(own, tiny_run_fit(own, &f.tiny, f.tiny.out, f.model, sets, &w), FOCAL_OK);
+            assert_false(w.last.has_groups);
+            focal_ctx_close(own);
+        }
+        assert_int_equal(tiny_run_read(f.tiny.out, "loss", again, NULL), TINY_STEPS);
+        assert_memory_equal(loss, again, TINY_STEPS * sizeof *loss);
+        assert_same_file(f.whole, f.tiny.out, "adapter_model.safetensors");
+        assert_same_file(f.whole, f.tiny.out, "adapter_config.json");
+    }
+    assert_status(ctx, focal_adapter_open(ctx, f.whole, &adapter), FOCAL_OK);
+    const focal_adapter_info info = focal_adapter_describe(adapter);
+    assert_string_equal(info.kind, "lora");
+    assert_int_equal(info.rank, 3);
+    assert_true(info.scale == 2.0);
+    assert_int_equal(info.dtype, FOCAL_BF16);
+    assert_non_null(strstr(info.settings, "\"lora.rank\": 3"));
+    assert_null(strstr(info.settings, "groups.count"));
+    focal_adapter_close(adapter);
 }
 
 /* Everything learns, with groups from the first step on or in two phases. */
@@ -310,7 +361,9 @@ static void methods(void **state)
                  {"groups.router=raw\ngroups.mode=shared\ngroups.scope=layer\nobjective=lm\n"
                   "groups.balance=sinkhorn\ngroups.gate=paper\ngroups.init=random",
                   8, 2, 2, true},
-                 {"groups.gate=log\ngroups.balance=none", 8, 2, 2, true}};
+                 {"groups.gate=log\ngroups.balance=none", 8, 2, 2, true},
+                 {"groups.method=lora", 8, 2, 0, false},
+                 {"groups.method=lora\ngroups.layers=1", 8, 1, 0, false}};
     const fixture f = shared;
     for (size_t n = 0; n < FOCAL_COUNT(cases); n++) {
         tiny_watch w = {.stop_at = -1};
@@ -351,6 +404,9 @@ static void wrong_settings_are_named(void **state)
         {"temperature.value=0.5", "the model stays as it is"},
         {"groups.method=temperature\nobjective=kl", "nothing to teach"},
         {"groups.layers=0,7", "names number 7"},
+        {"groups.method=lora\nobjective=kl", "nothing to teach LoRA"},
+        {"groups.method=lora\ngroups.layers=0,7", "names number 7"},
+        {"groups.method=lora\nlora.rank=0", "lora.rank"},
         {"groups.width=17", "at most"},
         {"optimiser.z_loss=0.1", "z_loss"},
         {"learn=all\nobjective=kl", "groups.first"},
@@ -373,6 +429,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(divergence_falls, open_one, close_ctx),
         cmocka_unit_test_setup_teardown(resumed_fits_are_equal, open_one, close_ctx),
         cmocka_unit_test_setup_teardown(adapter_is_what_was_measured, open_one, close_ctx),
+        cmocka_unit_test_setup_teardown(lora_learns_and_goes_on, open_one, close_ctx),
         cmocka_unit_test_setup_teardown(training_with_groups, open_one, close_ctx),
         cmocka_unit_test_setup_teardown(weights_wait_for_groups, open_one, close_ctx),
         cmocka_unit_test_setup_teardown(methods, open_one, close_ctx),
