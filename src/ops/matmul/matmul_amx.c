@@ -34,12 +34,67 @@ typedef struct tiles_call {
     bool is_in_place;     /* x is read where it lies: rows before a block's are there too */
 } tiles_call;
 
-/* sums (TALL,NR), or the upper half of them, = [sums +] rows of x, `stride` bytes apart, against a
- * panel. */
-static void sum_tall(const float *x, int64_t stride, const float *panel, int64_t words, bool adds,
-                     float *sums)
+/* Outputs whose sums are made, and which wait to be finished row by row while tiles multiply the
+ * next. */
+typedef struct waiting_rows {
+    const packed_panel *at;   /* with an activation the first of those that it joins */
+    int64_t row, left;        /* the next row of out, and how many there are */
+    const float *sums, *more; /* its sums; and those of the panel joined to it, or NULL */
+} waiting_rows;
+
+/* Whole panels' rows of a kind that the compiler knows. Asks for those of the panel beside. */
+FOCI_INLINE void finish_whole(const finish_kind is, const foci_matmul_args *a, waiting_rows *w,
+                              int64_t count)
 {
-    enum { ACROSS = NR * sizeof(float) };
+    const int64_t size = is.dtype == FOCAL_BF16 ? 2 : 4, step = a->out_stride * size;
+    const int64_t n = w->at->n;
+    char *row = out_row(a, w->row);
+    const float *sums = w->sums;
+    for (int64_t r = 0; r < count; r++, row += step, sums += NR) {
+        finish_row_as(is, row, n, sums, NR);
+        for (int64_t line = 0; line < NR * size; line += CACHE_LINE)
+            __builtin_prefetch(row + (n + NR) * size + line, 1);
+    }
+}
+
+/* The next `count` of the rows that wait. */
+static void finish_rows(const many_call *c, waiting_rows *w, int64_t count)
+{
+    const foci_matmul_args *a = w->at->p->a;
+    const int64_t n = w->at->n, columns = foci_min64(a->N - n, NR);
+    if (c->activation) {
+        for (int64_t r = 0; r < count; r++) {
+            finish_gated(c, w->row + r, n, w->sums + r * NR, w->more ? w->more + r * NR : NULL,
+                         columns);
+        }
+    } else if (columns < NR || a->bias) {
+        for (int64_t r = 0; r < count; r++) finish_row(a, w->row + r, n, w->sums + r * NR, columns);
+    } else if (a->out_dtype == FOCAL_BF16) {
+        const finish_kind adding = {FOCAL_BF16, NULL, true}, plain = {FOCAL_BF16, NULL, false};
+        if (a->adds)
+            finish_whole(adding, a, w, count);
+        else
+            finish_whole(plain, a, w, count);
+    } else {
+        const finish_kind adding = {FOCAL_F32, NULL, true}, plain = {FOCAL_F32, NULL, false};
+        if (a->adds)
+            finish_whole(adding, a, w, count);
+        else
+            finish_whole(plain, a, w, count);
+    }
+    w->row += count;
+    w->left -= count;
+    w->sums += count * NR;
+    if (w->more) w->more += count * NR;
+}
+
+enum { ACROSS = NR * sizeof(float) }; /* bytes from row to row of panels and sums */
+
+/* sums (TALL,NR) = [sums +] rows of x, `stride` bytes apart, against a panel; rows that wait are
+ * finished `each` at a time. Panels pass by the first cache, in which x stays. */
+static void sum_tall(const many_call *c, const float *x, int64_t stride, const float *panel,
+                     int64_t words, bool adds, float *sums, waiting_rows *waiting, int64_t each)
+{
     const float *below = x + stride / (int64_t)sizeof *x * FOCI_TILE_ROWS;
     if (adds) {
         _tile_loadd(0, sums, ACROSS);
@@ -54,13 +109,14 @@ static void sum_tall(const float *x, int64_t stride, const float *panel, int64_t
     }
     for (int64_t w = 0; w < words; w += STEP) {
         _tile_loadd(4, x + w, stride);
-        _tile_loadd(6, panel + w * NR, ACROSS);
-        _tile_loadd(7, panel + w * NR + VL, ACROSS);
+        _tile_stream_loadd(6, panel + w * NR, ACROSS);
+        _tile_stream_loadd(7, panel + w * NR + VL, ACROSS);
         _tile_loadd(5, below + w, stride);
         _tile_dpbf16ps(0, 4, 6);
         _tile_dpbf16ps(1, 4, 7);
         _tile_dpbf16ps(2, 5, 6);
         _tile_dpbf16ps(3, 5, 7);
+        if (waiting->left > 0) finish_rows(c, waiting, foci_min64(waiting->left, each));
     }
     _tile_stored(0, sums, ACROSS);
     _tile_stored(1, sums + VL, ACROSS);
@@ -68,10 +124,10 @@ static void sum_tall(const float *x, int64_t stride, const float *panel, int64_t
     _tile_stored(3, sums + BLOCK_FLOATS / 2 + VL, ACROSS);
 }
 
-static void sum_low(const float *x, int64_t stride, const float *panel, int64_t words, bool adds,
-                    float *sums)
+/* The same for the upper half. */
+static void sum_low(const many_call *c, const float *x, int64_t stride, const float *panel,
+                    int64_t words, bool adds, float *sums, waiting_rows *waiting, int64_t each)
 {
-    enum { ACROSS = NR * sizeof(float) };
     if (adds) {
         _tile_loadd(0, sums, ACROSS);
         _tile_loadd(1, sums + VL, ACROSS);
@@ -81,61 +137,74 @@ static void sum_low(const float *x, int64_t stride, const float *panel, int64_t 
     }
     for (int64_t w = 0; w < words; w += STEP) {
         _tile_loadd(4, x + w, stride);
-        _tile_loadd(6, panel + w * NR, ACROSS);
-        _tile_loadd(7, panel + w * NR + VL, ACROSS);
+        _tile_stream_loadd(6, panel + w * NR, ACROSS);
+        _tile_stream_loadd(7, panel + w * NR + VL, ACROSS);
         _tile_dpbf16ps(0, 4, 6);
         _tile_dpbf16ps(1, 4, 7);
+        if (waiting->left > 0) finish_rows(c, waiting, foci_min64(waiting->left, each));
     }
     _tile_stored(0, sums, ACROSS);
     _tile_stored(1, sums + VL, ACROSS);
 }
 
 /* The span's sums of up to TALL rows from row m of the block on. Where the rows end, tiles begin so
- * much earlier; where there are fewer than a tile, zeros were packed behind them. Returns the sums
- * of row m. */
+ * much earlier; where there are fewer than a tile, zeros were packed behind them. `turns` panels
+ * share the rows that wait. Returns the sums of row m. */
 static const float *sum_rows(const tiles_call *t, sum_span span, int64_t m, int64_t rows,
-                             const float *panel, float *sums)
+                             const float *panel, float *sums, waiting_rows *waiting, int64_t turns)
 {
     const int64_t stride = t->c.p->x_words * (int64_t)sizeof(float);
     const int64_t words = foci_round_up(words_of(span.end - span.begin), STEP);
+    const int64_t each = foci_pieces(waiting->left, words / STEP * turns);
     const int64_t height = foci_round_up(rows, FOCI_TILE_ROWS);
     const int64_t before = t->is_in_place ? t->c.row + m : m;
     const int64_t early = foci_min64(before, height - rows);
     const float *x = t->c.p->x + (m - early) * t->c.p->x_words + span.begin / PACK;
     if (height > FOCI_TILE_ROWS)
-        sum_tall(x, stride, panel, words, span.begin > 0, sums);
+        sum_tall(&t->c, x, stride, panel, words, span.begin > 0, sums, waiting, each);
     else
-        sum_low(x, stride, panel, words, span.begin > 0, sums);
+        sum_low(&t->c, x, stride, panel, words, span.begin > 0, sums, waiting, each);
     return sums + early * NR;
 }
 
-/* A panel's outputs from their sums; with an activation those of the two panels that it joins. */
-static void finish_block(const many_call *c, int64_t m, int64_t rows, const packed_panel *at,
-                         const float *sums, const float *up)
+/* A span of all rows [first, last) of the block against `count` packed panels. */
+static void multiply_span(const tiles_call *t, sum_span span, const packed_panel *at, int64_t count,
+                          int64_t first, int64_t last, float *sums)
 {
-    const foci_matmul_args *a = at->p->a;
-    const int64_t columns = foci_min64(a->N - at->n, NR);
-    for (int64_t r = 0; r < rows; r++, sums += NR) {
-        if (c->activation)
-            finish_gated(c, c->row + m + r, at->n, sums, up ? up + r * NR : NULL, columns);
-        else
-            finish_row(a, c->row + m + r, at->n, sums, columns);
+    const many_call *c = &t->c;
+    const int64_t step = c->activation ? c->count : 1;
+    waiting_rows waiting = {.left = 0};
+    for (int64_t m = first, turn = 0; m < last; m += TALL) {
+        const int64_t rows = foci_min64(last - m, TALL), tall = (m - first) / TALL;
+        for (int64_t n = 0; n < count; n += step, turn++) {
+            /* Sums that other spans add to have a place of their own; else two take turns. */
+            const int64_t place = t->spans > 1 ? tall * c->item_panels + n : turn % 2 * step;
+            float *to = sums + place * BLOCK_FLOATS;
+            waiting_rows next = {.at = &at[n], .row = c->row + m, .left = rows};
+            next.sums = sum_rows(t, span, m, rows, at[n].words, to, &waiting, step);
+            if (step > 1)
+                next.more =
+                    sum_rows(t, span, m, rows, at[n + 1].words, to + BLOCK_FLOATS, &waiting, 1);
+            if (span.end == c->p->a->K) waiting = next;
+        }
     }
+    if (waiting.left > 0) finish_rows(c, &waiting, waiting.left);
 }
 
-/* What a span leaves of a panel's last tile: zeros. */
-static void clear_ends(sum_span span, const packed_panel *at, int64_t count, float *words)
+/* Where a panel's last tile is not filled, zeros. */
+static void clear_ends(sum_span span, int64_t count, float *words)
 {
     const int64_t filled = words_of(span.end - span.begin), end = foci_round_up(filled, STEP);
     for (int64_t n = 0; n < count; n++)
-        memset(words + (at[n].words - words) + filled * NR, 0,
+        memset(words + n * span.panel_words + filled * NR, 0,
                (size_t)((end - filled) * NR) * sizeof *words);
 }
 
-/* Blocks of sums that an item holds at once: all of its rows where they wait for the next span. */
+/* Blocks of sums that an item holds at once: two and what is joined to them, or all of its rows,
+ * which wait for the next span. */
 static int64_t sums_of_item(const tiles_call *t)
 {
-    if (t->spans == 1) return 2;
+    if (t->spans == 1) return 4;
     return foci_pieces(foci_min64(t->c.p->a->M, ROW_BLOCK), TALL) * t->c.item_panels;
 }
 
@@ -149,25 +218,14 @@ static void multiply_item(void *arg, int64_t index, int32_t thread)
     char *rows = (char *)(sums + sums_of_item(t) * BLOCK_FLOATS);
     const int64_t first = index / c->item_count * c->part * TALL;
     const int64_t last = foci_min64(c->rows, first + c->part * TALL);
-    const int64_t step = c->activation ? c->count : 1;
     foci_tiles_begin();
     for (int64_t k = 0; k < K; k += t->depth) {
         const sum_span span = {k, foci_min64(K, k + t->depth), panel_words};
         packed_panel at[ITEM_PANELS];
         const int64_t count = pack_item(c, span, index % c->item_count, at, words, rows);
-        clear_ends(span, at, count, words);
+        clear_ends(span, count, words);
         foci_tiles_see(words);
-        for (int64_t m = first; m < last; m += TALL)
-            for (int64_t n = 0; n < count; n += step) {
-                const int64_t some = foci_min64(last - m, TALL);
-                float *to = t->spans > 1
-                                ? sums + ((m - first) / TALL * c->item_panels + n) * BLOCK_FLOATS
-                                : sums;
-                const float *up = NULL;
-                const float *from = sum_rows(t, span, m, some, at[n].words, to);
-                if (step > 1) up = sum_rows(t, span, m, some, at[n + 1].words, to + BLOCK_FLOATS);
-                if (span.end == K) finish_block(c, m, some, &at[n], from, up);
-            }
+        multiply_span(t, span, at, count, first, last, sums);
     }
     foci_tiles_end();
 }

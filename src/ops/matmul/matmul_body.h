@@ -120,6 +120,18 @@ static const float *sum_rows(const product *p, int64_t m, int64_t rows, const fl
     return sums + early * NR;
 }
 
+/* Asks for the outputs of a tile before its sums are made: every one is met once, and a cache that
+ * brings them when they are written would keep the tile waiting. */
+FOCI_INLINE void expect_outputs(const foci_matmul_args *a, int64_t m, int64_t rows, int64_t n)
+{
+    const int64_t size = a->out_dtype == FOCAL_BF16 ? 2 : 4;
+    const char *row = (const char *)a->out + (m * a->out_stride + n) * size;
+    for (int64_t r = 0; r < rows; r++, row += a->out_stride * size) {
+        __builtin_prefetch(row, 1);
+        __builtin_prefetch(row + NR * size - 1, 1);
+    }
+}
+
 static void multiply_tile(const many_call *c, int64_t m, const packed_panel *at)
 {
     float sums[MR * NR];

@@ -27,7 +27,7 @@ FOCI_INLINE void finish_gated(const many_call *c, int64_t m, int64_t n, const fl
                               const float *up, int64_t count)
 {
     const foci_matmul_args *a = c->p[0].a, *b = c->p[c->count - 1].a;
-    char *row = (char *)a->out + m * a->out_stride * (a->out_dtype == FOCAL_BF16 ? 2 : 4);
+    char *row = out_row(a, m);
     for (int64_t i = 0; i < count; i += VL) {
         const int64_t some = foci_min64(count - i, VL);
         vec y = v_load(gate + i);
@@ -48,18 +48,6 @@ typedef struct packed_panel {
     int64_t n; /* its first output */
     const float *words;
 } packed_panel;
-
-/* Asks for the outputs of a tile before its sums are made: every one is met once, and a cache that
- * brings them when they are written would keep the tile waiting. */
-FOCI_INLINE void expect_outputs(const foci_matmul_args *a, int64_t m, int64_t rows, int64_t n)
-{
-    const int64_t size = a->out_dtype == FOCAL_BF16 ? 2 : 4;
-    const char *row = (const char *)a->out + (m * a->out_stride + n) * size;
-    for (int64_t r = 0; r < rows; r++, row += a->out_stride * size) {
-        __builtin_prefetch(row, 1);
-        __builtin_prefetch(row + NR * size - 1, 1);
-    }
-}
 
 /* Panel `index` of all: product after product, or of a gate and up in turn. */
 static packed_panel find_panel(const many_call *c, int64_t index)

@@ -76,18 +76,37 @@ static inline void store_floats(char *row, focal_dtype dtype, int64_t at, int64_
     memcpy(to, some, (size_t)count * sizeof *to);
 }
 
-/* Outputs n .. n + count of row m from their sums (whole vectors of them). */
-static inline void finish_row(const foci_matmul_args *a, int64_t m, int64_t n, const float *sums,
-                              int64_t count)
+/* Outputs n .. n + count of row m from their sums (whole vectors of them), as `is` says: a copy of
+ * the call, or of what a caller knows of it. */
+typedef struct finish_kind {
+    focal_dtype dtype;
+    const float *bias;
+    bool adds;
+} finish_kind;
+
+FOCI_INLINE void finish_row_as(const finish_kind is, char *row, int64_t n, const float *sums,
+                               int64_t count)
 {
-    char *row = (char *)a->out + m * a->out_stride * (a->out_dtype == FOCAL_BF16 ? 2 : 4);
     for (int64_t i = 0; i < count; i += VL) {
         const int64_t some = foci_min64(count - i, VL);
         vec sum = v_load(sums + i);
-        if (a->bias) sum = v_add(sum, load_floats((const char *)a->bias, FOCAL_F32, n + i, some));
-        if (a->adds) sum = v_add(sum, load_floats(row, a->out_dtype, n + i, some));
-        store_floats(row, a->out_dtype, n + i, some, sum);
+        if (is.bias) sum = v_add(sum, load_floats((const char *)is.bias, FOCAL_F32, n + i, some));
+        if (is.adds) sum = v_add(sum, load_floats(row, is.dtype, n + i, some));
+        store_floats(row, is.dtype, n + i, some, sum);
     }
+}
+
+/* Row m of out. */
+static inline char *out_row(const foci_matmul_args *a, int64_t m)
+{
+    return (char *)a->out + m * a->out_stride * (a->out_dtype == FOCAL_BF16 ? 2 : 4);
+}
+
+static inline void finish_row(const foci_matmul_args *a, int64_t m, int64_t n, const float *sums,
+                              int64_t count)
+{
+    const finish_kind is = {a->out_dtype, a->bias, a->adds};
+    finish_row_as(is, out_row(a, m), n, sums, count);
 }
 
 static product product_of(const focal_ctx *ctx, const foci_matmul_args *args)
