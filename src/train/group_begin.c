@@ -318,6 +318,7 @@ focal_status foci_group_begin(const foci_start *start, const foci_run *run, cons
     const foci_batch batch =
         status == FOCAL_OK ? foci_feed_pass(&feed, order, 0, (int32_t)windows) : (foci_batch){0};
     if (status == FOCAL_OK) status = foci_backward(start->trainable, &batch, &options, &loss);
+    if (b.is_done) status = FOCAL_OK;
     foci_feed_close(&feed);
     focal_ctx_trim(start->ctx); /* steps are smaller than this pass, and would keep its memory */
     return status;
