@@ -27,6 +27,8 @@ typedef struct beginning {
     const focal_model *model;
     foci_groups *groups;
     int32_t distance; /* the longest of the pass */
+    int32_t last;     /* layer that has a router */
+    bool is_done;     /* and it has its numbers */
 } beginning;
 
 /* ---- The model's own heads ---- */
@@ -267,9 +269,9 @@ static bool is_random(const foci_run *run)
 
 static focal_status begin_layer(void *arg, int32_t layer, const foci_observed *seen)
 {
-    const beginning *b = arg;
+    beginning *b = arg;
+    focal_status status = FOCAL_OK;
     if (!b->groups->shape.layers[layer]) return FOCAL_OK;
-    focal_status status;
     if (is_random(b->run)) {
         status = begin_with_chance(b, layer, seen);
     } else {
@@ -277,7 +279,9 @@ static focal_status begin_layer(void *arg, int32_t layer, const foci_observed *s
         status = begin_with_heads(b, layer, seen, &arrays);
         free_arrays(b->ctx, &arrays);
     }
-    return status == FOCAL_OK ? balance(b, layer, seen) : status;
+    if (status == FOCAL_OK) status = balance(b, layer, seen);
+    b->is_done = status == FOCAL_OK && layer == b->last;
+    return b->is_done ? FOCAL_EUNSUPPORTED : status; /* ends the pass: nobody reads the rest */
 }
 
 static focal_status check_width(const foci_start *start, const foci_run *run)
@@ -302,6 +306,8 @@ focal_status foci_group_begin(const foci_start *start, const foci_run *run, cons
                    .distance = order->length - 1};
     const foci_backward_options options = {
         .is_loss_only = true, .is_untouched = true, .observe = begin_layer, .observe_arg = &b};
+    for (int32_t n = 0; n < groups->shape.L; n++)
+        if (groups->shape.layers[n]) b.last = n;
     memset(groups->numbers, 0, (size_t)groups->number_count * sizeof *groups->numbers);
     if (!foci_run_has_routers(run) || !foci_run_has_data(run)) return FOCAL_OK;
     FOCAL_TRY(check_width(start, run));
@@ -312,6 +318,7 @@ focal_status foci_group_begin(const foci_start *start, const foci_run *run, cons
     const foci_batch batch =
         status == FOCAL_OK ? foci_feed_pass(&feed, order, 0, (int32_t)windows) : (foci_batch){0};
     if (status == FOCAL_OK) status = foci_backward(start->trainable, &batch, &options, &loss);
+    if (b.is_done) status = FOCAL_OK;
     foci_feed_close(&feed);
     focal_ctx_trim(start->ctx); /* steps are smaller than this pass, and would keep its memory */
     return status;
