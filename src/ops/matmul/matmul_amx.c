@@ -20,17 +20,19 @@ enum {
     STEP = FOCI_TILE_DEPTH / PACK, /* words of a row of a tile */
     BLOCK_FLOATS = TALL * NR,      /* of such sums */
     SPAN_DEPTH = 2048,             /* elements of a span of a long sum, whole pieces of weights */
-    ROW_BLOCK = 1024,              /* rows of x packed, or of sums that wait: bounds the scratch */
-    ITEM_PANELS = 16,              /* of an item at most, */
-    ITEM_BYTES = 1024 * 1024,      /* and in a cache of 2 MiB with the rows that pass by */
-    CACHE_SETS = 64                /* of the first cache: lines as many apart share a set */
+    LAP_DEPTH = 640,          /* of a lap over such a span: 40 KiB of x, in a first cache of 48 */
+    ROW_BLOCK = 1024,         /* rows of x packed, or of sums that wait: bounds the scratch */
+    ITEM_PANELS = 16,         /* of an item at most, */
+    ITEM_BYTES = 1024 * 1024, /* and in a cache of 2 MiB with the rows that pass by */
+    CACHE_SETS = 64           /* of the first cache: lines as many apart share a set */
 };
 _Static_assert(SPAN_DEPTH % FOCI_WEIGHT_PIECE == 0, "spans are whole pieces of weights");
 _Static_assert(NR == 2 * FOCI_TILE_ROWS && (int)STEP == (int)VL, "a panel is two tiles wide");
 
 typedef struct tiles_call {
     many_call c;
-    int64_t depth, spans; /* elements of a span of the sum, all but the last alike */
+    int64_t depth, spans; /* elements of a span of the sum, all but the last alike, */
+    int64_t lap;          /* and of a lap */
     bool is_in_place;     /* x is read where it lies: rows before a block's are there too */
 } tiles_call;
 
@@ -147,48 +149,59 @@ static void sum_low(const many_call *c, const float *x, int64_t stride, const fl
     _tile_stored(1, sums + VL, ACROSS);
 }
 
-/* The span's sums of up to TALL rows from row m of the block on. Where the rows end, tiles begin so
- * much earlier; where there are fewer than a tile, zeros were packed behind them. `turns` panels
- * share the rows that wait. Returns the sums of row m. */
-static const float *sum_rows(const tiles_call *t, sum_span span, int64_t m, int64_t rows,
+/* The sums over `lap` of up to TALL rows from row m of the block on, against a panel of the span
+ * that it is part of. Where the rows end, tiles begin so much earlier; where there are fewer than a
+ * tile, zeros were packed behind them. `turns` panels share the rows that wait. Returns the sums of
+ * row m. */
+static const float *sum_rows(const tiles_call *t, sum_span lap, int64_t m, int64_t rows,
                              const float *panel, float *sums, waiting_rows *waiting, int64_t turns)
 {
     const int64_t stride = t->c.p->x_words * (int64_t)sizeof(float);
-    const int64_t words = foci_round_up(words_of(span.end - span.begin), STEP);
+    const int64_t words = foci_round_up(words_of(lap.end - lap.begin), STEP);
     const int64_t each = foci_pieces(waiting->left, words / STEP * turns);
     const int64_t height = foci_round_up(rows, FOCI_TILE_ROWS);
     const int64_t before = t->is_in_place ? t->c.row + m : m;
     const int64_t early = foci_min64(before, height - rows);
-    const float *x = t->c.p->x + (m - early) * t->c.p->x_words + span.begin / PACK;
+    const float *x = t->c.p->x + (m - early) * t->c.p->x_words + lap.begin / PACK;
+    panel += lap.begin % t->depth / PACK * NR;
     if (height > FOCI_TILE_ROWS)
-        sum_tall(&t->c, x, stride, panel, words, span.begin > 0, sums, waiting, each);
+        sum_tall(&t->c, x, stride, panel, words, lap.begin > 0, sums, waiting, each);
     else
-        sum_low(&t->c, x, stride, panel, words, span.begin > 0, sums, waiting, each);
+        sum_low(&t->c, x, stride, panel, words, lap.begin > 0, sums, waiting, each);
     return sums + early * NR;
 }
 
-/* A span of all rows [first, last) of the block against `count` packed panels. */
-static void multiply_span(const tiles_call *t, sum_span span, const packed_panel *at, int64_t count,
-                          int64_t first, int64_t last, float *sums)
+/* A lap of up to TALL rows against `count` packed panels, whose sums lie one behind the other. */
+static void multiply_lap(const tiles_call *t, sum_span lap, const packed_panel *at, int64_t count,
+                         int64_t m, int64_t rows, float *sums, waiting_rows *waiting)
 {
     const many_call *c = &t->c;
     const int64_t step = c->activation ? c->count : 1;
+    for (int64_t n = 0; n < count; n += step, sums += step * BLOCK_FLOATS) {
+        waiting_rows next = {.at = &at[n], .row = c->row + m, .left = rows};
+        next.sums = sum_rows(t, lap, m, rows, at[n].words, sums, waiting, step);
+        if (step > 1)
+            next.more = sum_rows(t, lap, m, rows, at[n + 1].words, sums + BLOCK_FLOATS, waiting, 1);
+        if (lap.end == c->p->a->K) *waiting = next;
+    }
+}
+
+/* A span of rows [first, last) of the block against `count` packed panels. Sums that other spans
+ * add to have a place of their own; else two lots of them take turns. */
+static void multiply_span(const tiles_call *t, sum_span span, const packed_panel *at, int64_t count,
+                          int64_t first, int64_t last, float *sums)
+{
     waiting_rows waiting = {.left = 0};
-    for (int64_t m = first, turn = 0; m < last; m += TALL) {
+    for (int64_t m = first; m < last; m += TALL) {
         const int64_t rows = foci_min64(last - m, TALL), tall = (m - first) / TALL;
-        for (int64_t n = 0; n < count; n += step, turn++) {
-            /* Sums that other spans add to have a place of their own; else two take turns. */
-            const int64_t place = t->spans > 1 ? tall * c->item_panels + n : turn % 2 * step;
-            float *to = sums + place * BLOCK_FLOATS;
-            waiting_rows next = {.at = &at[n], .row = c->row + m, .left = rows};
-            next.sums = sum_rows(t, span, m, rows, at[n].words, to, &waiting, step);
-            if (step > 1)
-                next.more =
-                    sum_rows(t, span, m, rows, at[n + 1].words, to + BLOCK_FLOATS, &waiting, 1);
-            if (span.end == c->p->a->K) waiting = next;
+        const int64_t lot = t->spans > 1 ? tall : tall % 2;
+        float *to = sums + lot * t->c.item_panels * BLOCK_FLOATS;
+        for (sum_span lap = span; lap.begin < span.end; lap.begin += t->lap) {
+            lap.end = foci_min64(span.end, lap.begin + t->lap);
+            multiply_lap(t, lap, at, count, m, rows, to, &waiting);
         }
     }
-    if (waiting.left > 0) finish_rows(c, &waiting, waiting.left);
+    if (waiting.left > 0) finish_rows(&t->c, &waiting, waiting.left);
 }
 
 /* Where a panel's last tile is not filled, zeros. */
@@ -200,12 +213,11 @@ static void clear_ends(sum_span span, int64_t count, float *words)
                (size_t)((end - filled) * NR) * sizeof *words);
 }
 
-/* Blocks of sums that an item holds at once: two and what is joined to them, or all of its rows,
- * which wait for the next span. */
+/* Blocks of sums that an item holds at once: of all rows where they wait for the next span. */
 static int64_t sums_of_item(const tiles_call *t)
 {
-    if (t->spans == 1) return 4;
-    return foci_pieces(foci_min64(t->c.p->a->M, ROW_BLOCK), TALL) * t->c.item_panels;
+    const int64_t tall = foci_pieces(foci_min64(t->c.p->a->M, ROW_BLOCK), TALL);
+    return (t->spans > 1 ? tall : 2) * t->c.item_panels;
 }
 
 static void multiply_item(void *arg, int64_t index, int32_t thread)
@@ -332,6 +344,7 @@ static focal_status multiply_many(focal_ctx *ctx, const foci_matmul_args *args, 
     t.depth = foci_round_up(foci_pieces(K, foci_pieces(K, SPAN_DEPTH)),
                             K > SPAN_DEPTH ? FOCI_WEIGHT_PIECE : FOCI_TILE_DEPTH);
     t.spans = foci_pieces(K, t.depth);
+    t.lap = foci_round_up(foci_pieces(t.depth, foci_pieces(t.depth, LAP_DEPTH)), FOCI_TILE_DEPTH);
     const int64_t panel_bytes = t.depth / PACK * NR * (int64_t)sizeof(float);
     c->item_panels = choose_panels(c->panels, activation ? count : 1,
                                    foci_min64(ITEM_BYTES / panel_bytes, ITEM_PANELS), threads);
