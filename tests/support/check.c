@@ -328,12 +328,22 @@ static bool has_run(const char *operation, const char *kernel, size_t length)
     return false;
 }
 
+/* Whether one entry of the list, `length` characters, asks nothing of the operation or has run. */
+static bool is_satisfied(const char *operation, const char *entry, size_t length)
+{
+    const char *colon = memchr(entry, ':', length);
+    if (!colon) return length == 0 || has_run(operation, entry, length);
+    const size_t prefix = (size_t)(colon - entry);
+    if (strncmp(operation, entry, prefix) != 0) return true;
+    return has_run(operation, colon + 1, length - prefix - 1);
+}
+
 const char *missing_kernel(const char *operation, const char *kernel, const char *required)
 {
     if (!has_run(operation, kernel, strlen(kernel))) return kernel;
     while (required && *required) {
         const size_t length = strcspn(required, ",");
-        if (length > 0 && !has_run(operation, required, length)) return required;
+        if (!is_satisfied(operation, required, length)) return required;
         required += length + (required[length] == ',');
     }
     return NULL;

@@ -96,7 +96,7 @@ void assert_status(focal_ctx *ctx, focal_status got, focal_status expected);
 
 /* Which kernels ran. assert_ran prints them, and requires the one named and those that the
  * environment's FOCAL_TEST_REQUIRE lists, separated by commas: a skipped kernel cannot look
- * green. */
+ * green. An entry "matmul:amx" asks for amx only where the operation's name begins with matmul. */
 void note_ran(const char *operation, const char *kernel);
 /* The operation has no such kernel: the environment may list it all the same. */
 void note_without(const char *operation, const char *kernel);

@@ -274,6 +274,9 @@ static void missing_kernels_are_named(void **state)
     assert_string_equal(missing_kernel("self", "ref", "avx2,avx512"), "avx512");
     assert_string_equal(missing_kernel("self", "ref", "avx512,avx2"), "avx512,avx2");
     assert_string_equal(missing_kernel("self", "ref", "avx"), "avx");
+    assert_null(missing_kernel("self", "ref", "se:avx2,other:amx,self2:amx,ref"));
+    assert_string_equal(missing_kernel("self", "ref", "self:avx2,self:amx"), "self:amx");
+    assert_string_equal(missing_kernel("self", "ref", "se:amx,ref"), "se:amx,ref");
     assert_string_equal(missing_kernel("self", "neon", NULL), "neon");
 }
 
