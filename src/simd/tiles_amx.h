@@ -8,6 +8,13 @@
 
 enum { FOCI_TILE_ROWS = 16, FOCI_TILE_BYTES = 64 /* of a row */, FOCI_TILE_DEPTH = 32 };
 
+/* Behind stores to memory that tiles are loaded from: gcc 12 does not know what its tile instructions read,
+ * and may move or drop what was written there. */
+static inline void foci_tiles_see(const void *written)
+{
+    __asm__ volatile("" : : "r"(written) : "memory");
+}
+
 /* All eight registers whole. A thread does so before its first tile instruction. */
 static inline void foci_tiles_begin(void)
 {
@@ -20,6 +27,7 @@ static inline void foci_tiles_begin(void)
         layout.row_bytes[n] = FOCI_TILE_BYTES;
         layout.rows[n] = FOCI_TILE_ROWS;
     }
+    foci_tiles_see(&layout);
     _tile_loadconfig(&layout);
 }
 
