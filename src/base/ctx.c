@@ -26,7 +26,7 @@ enum {
     HEADER_BYTES = 64 /* before every block: its size; keeps blocks at a multiple of 64 */
 };
 
-static const char *const kernel_names[] = {"ref", "avx2", "avx512", "avx512bf16", "onednn"};
+static const char *const kernel_names[] = {"ref", "avx2", "avx512", "avx512bf16", "amx", "onednn"};
 
 struct focal_ctx {
     focal_allocator allocator;
@@ -175,8 +175,8 @@ focal_status focal_ctx_open(const focal_ctx_options *options, focal_ctx **out, c
     const char *kernel = pin && *pin ? known_kernel(pin) : NULL;
     if (pin && *pin && !kernel) {
         *error = options->kernel
-                     ? "ctx: the kernel must be one of ref, avx2, avx512, avx512bf16, onednn"
-                     : "ctx: FOCAL_KERNEL must be one of ref, avx2, avx512, avx512bf16, onednn";
+                     ? "ctx: the kernel must be one of ref, avx2, avx512, avx512bf16, amx, onednn"
+                     : "ctx: FOCAL_KERNEL must be one of ref, avx2, avx512, avx512bf16, amx, onednn";
         return FOCAL_EINVAL;
     }
     if (options->allocator.alloc && !options->allocator.release) {

@@ -8,8 +8,8 @@
 
 enum { FOCI_TILE_ROWS = 16, FOCI_TILE_BYTES = 64 /* of a row */, FOCI_TILE_DEPTH = 32 };
 
-/* Behind stores to memory that tiles are loaded from: gcc 12 does not know what its tile instructions read,
- * and may move or drop what was written there. */
+/* Behind stores to memory that tiles are loaded from: gcc 12 does not know what its tile
+ * instructions read, and may move or drop what was written there. */
 static inline void foci_tiles_see(const void *written)
 {
     __asm__ volatile("" : : "r"(written) : "memory");

@@ -651,11 +651,11 @@ static void a_kernel_can_be_pinned(void **state)
     assert_int_equal(focal_ctx_open(&none, &ctx, &error), FOCAL_EINVAL);
     assert_null(ctx);
     assert_string_equal(error,
-                        "ctx: FOCAL_KERNEL must be one of ref, avx2, avx512, avx512bf16, onednn");
+                        "ctx: FOCAL_KERNEL must be one of ref, avx2, avx512, avx512bf16, amx, onednn");
     const focal_ctx_options unknown = {.threads = 1, .kernel = "avx3"};
     assert_int_equal(focal_ctx_open(&unknown, &ctx, &error), FOCAL_EINVAL);
     assert_string_equal(error,
-                        "ctx: the kernel must be one of ref, avx2, avx512, avx512bf16, onednn");
+                        "ctx: the kernel must be one of ref, avx2, avx512, avx512bf16, amx, onednn");
 }
 
 static void features_can_be_hidden(void **state)

@@ -94,6 +94,7 @@ static void several_are_one_by_one(void **state)
 /* The gate's kernel on the instruction set of a product's. */
 static const foci_rows_kernel *gate_of(const char *name)
 {
+    if (strcmp(name, "amx") == 0) name = "avx512"; /* finishes in vectors */
     for (size_t n = 0; n < foci_gate_op.kernel_count; n++) {
         const char *own = foci_gate_op.kernels[n].name;
         if (strncmp(name, own, strlen(own)) == 0) return &foci_gate_op.kernels[n];

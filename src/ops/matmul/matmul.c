@@ -10,8 +10,8 @@
  * 14 % more time, 63 % more for float32 at K = 1536, and its bits change with the number of rows.
  * It serves machines that have no vector kernel here. */
 const foci_matmul_kernel *const foci_matmul_kernels[] = {
-    &foci_matmul_avx512bf16, &foci_matmul_avx512, &foci_matmul_avx2,
-    &foci_matmul_onednn,     &foci_matmul_ref,
+    &foci_matmul_amx,  &foci_matmul_avx512bf16, &foci_matmul_avx512,
+    &foci_matmul_avx2, &foci_matmul_onednn,     &foci_matmul_ref,
 };
 const size_t foci_matmul_kernel_count = FOCAL_COUNT(foci_matmul_kernels);
 

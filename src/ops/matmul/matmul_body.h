@@ -12,32 +12,48 @@
 
 #include "base/ctx.h"
 #include "base/pool.h"
-#include "ops/activate_body.h"
+#include "ops/matmul/matmul_few_body.h"
+#include "ops/matmul/matmul_many_body.h"
 #include "ops/matmul/matmul_pack_body.h"
 
+/* Rows of x that lies transposed are packed in strips, whole tiles and whole vectors, in which they
+ * alternate: nothing is turned. */
 enum {
+    STRIP = 4 * MR,
     ROW_BLOCK = 1008, /* rows of x packed at a time, whole tiles: bounds the scratch */
     ITEM_PANELS = 4,  /* of an item at most: 288 KiB of float32 at K = 576, in a cache of 1 MiB */
     PACK_LINES = 32,  /* of words, of an x that lies transposed, packed at a time */
     CACHE_WORDS = 128 * 1024, /* of a tile's or strip's rows and an item's panels together */
     CACHE_SETS = 64           /* of the first cache: addresses as many lines apart share a set */
 };
+_Static_assert(STRIP % VL == 0, "a strip is whole vectors");
 _Static_assert(ROW_BLOCK % STRIP == 0, "a block of rows is whole tiles and strips");
 
-/* Products of one x, one block of its rows, and how they are cut: items of panels, and parts of the
- * rows where there are fewer items than threads. */
-typedef struct many_call {
-    product *p; /* (count) */
-    int32_t count;
-    const foci_activation *activation; /* NULL: products; else their panels alternate */
-    int64_t row, rows;
-    int64_t panels; /* of all products */
-    int64_t item_panels, item_count;
-    int64_t part, part_count; /* tiles of a part */
-    float *x;                 /* the block's rows, where they are packed */
-    char *scratch;            /* thread_bytes a thread */
-    size_t thread_bytes;
-} many_call;
+/* Where row m of such an x begins. */
+static inline int64_t strip_at(const product *p, int64_t m)
+{
+    return m / STRIP * STRIP * p->x_words + m % STRIP;
+}
+
+/* pack_x() for `rows` rows from `first` on of an x that lies transposed, words [begin, end) of
+ * each: PACK of its lines make a line of words, which is cut into strips [w][STRIP]. Whole lines
+ * are read, one behind the other, as memory likes it. Past M come zeros. */
+static void pack_x_transposed(const product *p, float *x, int64_t first, int64_t rows,
+                              int64_t begin, int64_t end)
+{
+    const foci_matmul_args *a = p->a;
+    const int64_t columns = foci_round_up(rows, STRIP);
+    for (int64_t w = begin; w < end; w++) {
+        const char *line = x_line(a, w * PACK), *last = x_line(a, w * PACK + PACK - 1);
+        for (int64_t m = 0; m < columns; m += NR) {
+            vec lo, hi;
+            load_columns(line, last, a->x_dtype, first + m, a->M, &lo, &hi);
+            v_zip(&lo, &hi);
+            v_store(x + strip_at(p, m) + w * STRIP, lo);
+            if (m + VL < columns) v_store(x + strip_at(p, m + VL) + w * STRIP, hi);
+        }
+    }
+}
 
 static void pack_tile(void *arg, int64_t index, int32_t thread)
 {
@@ -104,45 +120,6 @@ static const float *sum_rows(const product *p, int64_t m, int64_t rows, const fl
     return sums + early * NR;
 }
 
-/* Outputs n .. n + count of row m: the activation of one sum, times the other. */
-FOCI_INLINE void finish_gated(const many_call *c, int64_t m, int64_t n, const float *gate,
-                              const float *up, int64_t count)
-{
-    const foci_matmul_args *a = c->p[0].a, *b = c->p[c->count - 1].a;
-    char *row = (char *)a->out + m * a->out_stride * (a->out_dtype == FOCAL_BF16 ? 2 : 4);
-    for (int64_t i = 0; i < count; i += VL) {
-        const int64_t some = foci_min64(count - i, VL);
-        vec y = v_load(gate + i);
-        if (a->bias) y = v_add(y, load_floats((const char *)a->bias, FOCAL_F32, n + i, some));
-        y = activate(*c->activation, y);
-        if (up) {
-            vec z = v_load(up + i);
-            if (b->bias) z = v_add(z, load_floats((const char *)b->bias, FOCAL_F32, n + i, some));
-            y = v_mul(y, z);
-        }
-        store_floats(row, a->out_dtype, n + i, some, y);
-    }
-}
-
-/* A panel of one of the products, packed. */
-typedef struct packed_panel {
-    const product *p;
-    int64_t n; /* its first output */
-    const float *words;
-} packed_panel;
-
-/* Asks for the outputs of a tile before its sums are made: every one is met once, and a cache that
- * brings them when they are written would keep the tile waiting. */
-FOCI_INLINE void expect_outputs(const foci_matmul_args *a, int64_t m, int64_t rows, int64_t n)
-{
-    const int64_t size = a->out_dtype == FOCAL_BF16 ? 2 : 4;
-    const char *row = (const char *)a->out + (m * a->out_stride + n) * size;
-    for (int64_t r = 0; r < rows; r++, row += a->out_stride * size) {
-        __builtin_prefetch(row, 1);
-        __builtin_prefetch(row + NR * size - 1, 1);
-    }
-}
-
 static void multiply_tile(const many_call *c, int64_t m, const packed_panel *at)
 {
     float sums[MR * NR];
@@ -170,34 +147,14 @@ static void multiply_gated(const many_call *c, int64_t m, const packed_panel *at
     }
 }
 
-/* Panel `index` of all: product after product, or of a gate and up in turn. */
-static packed_panel find_panel(const many_call *c, int64_t index)
-{
-    if (c->activation)
-        return (packed_panel){.p = &c->p[index % c->count], .n = index / c->count * NR};
-    const product *p = c->p;
-    for (int64_t own; index >= (own = foci_pieces(p->a->N, NR)); p++) index -= own;
-    return (packed_panel){.p = p, .n = index * NR};
-}
-
 static void multiply_item(void *arg, int64_t index, int32_t thread)
 {
     const many_call *c = arg;
-    const int64_t panel_words = c->p->words * NR;
+    const sum_span whole = {.end = c->p->a->K, .panel_words = c->p->words * NR};
     float *words = (float *)(void *)(c->scratch + (size_t)thread * c->thread_bytes);
-    char *rows = (char *)(words + c->item_panels * panel_words);
-    const int64_t begin = index % c->item_count * c->item_panels;
-    const int64_t count = foci_min64(c->panels - begin, c->item_panels);
+    char *rows = (char *)(words + c->item_panels * whole.panel_words);
     packed_panel at[ITEM_PANELS];
-    for (int64_t n = 0; n < count; n++) {
-        at[n] = find_panel(c, begin + n);
-        at[n].words = words + n * panel_words;
-    }
-    for (int64_t n = 0, run; n < count; n += run) {
-        run = 1; /* panels of one product that lie side by side */
-        while (n + run < count && at[n + run].p == at[n].p) run++;
-        pack_panels(at[n].p, at[n].n, run, words + n * panel_words, rows);
-    }
+    const int64_t count = pack_item(c, whole, index % c->item_count, at, words, rows);
     const int64_t first = index / c->item_count * c->part * MR;
     const int64_t last = foci_min64(c->rows, first + c->part * MR);
     for (int64_t m = first; m < last; m += MR) {
@@ -208,20 +165,6 @@ static void multiply_item(void *arg, int64_t index, int32_t thread)
                 multiply_tile(c, m, &at[n]);
         }
     }
-}
-
-/* The largest number of panels, a multiple of `step`, with which no thread has more to do than with
- * others. */
-static int64_t choose_panels(int64_t panels, int64_t step, int64_t most, int64_t threads)
-{
-    int64_t best = step, least = INT64_MAX;
-    for (int64_t item = most / step * step; item >= step; item -= step) {
-        const int64_t longest = foci_pieces(foci_pieces(panels, item), threads) * item;
-        if (longest >= least) continue;
-        least = longest;
-        best = item;
-    }
-    return best;
 }
 
 /* Whether rows of x can be read where they lie: words as packing would make them, enough rows that
@@ -262,19 +205,6 @@ static focal_status multiply_in_blocks(focal_ctx *ctx, many_call *c)
     }
     foci_scratch_free(ctx, c->x);
     return FOCAL_OK;
-}
-
-static product product_of(const focal_ctx *ctx, const foci_matmul_args *args)
-{
-    const int64_t words = words_of(args->K);
-    /* Whole vectors, and an odd number of cache lines: rows a power of two apart would meet in the
-     * same few lines of the cache. */
-    const int64_t lines = foci_pieces(words, LINE_WORDS) | 1;
-    return (product){.a = args,
-                     .w = foci_weights_of(ctx, args, true),
-                     .words = words,
-                     .x_words = lines * LINE_WORDS,
-                     .sum_words = foci_pieces(words, foci_pieces(words, SUM_WORDS))};
 }
 
 /* `count` products of one x; with an activation out of the first is that of its sums, times the

@@ -1,92 +1,18 @@
 /* Few rows of x against weights that are read once, in rows as they lie, each expanded into the
- * first cache and multiplied there; and what all products of an instruction set share. */
+ * first cache and multiplied there. Included by one file an instruction set, after its dialect. */
 #ifndef FOCI_OPS_MATMUL_MATMUL_FEW_BODY_H
 #define FOCI_OPS_MATMUL_MATMUL_FEW_BODY_H
 
-#include "simd/tile.h"
-
 #include "base/ctx.h"
 #include "base/pool.h"
-#include "ops/matmul/matmul_kernels.h"
-#include "ops/matmul/weights.h"
+#include "ops/matmul/matmul_product_body.h"
 
 enum {
-    LINE_WORDS = 16,    /* of a cache line */
-    SUM_WORDS = 256,    /* words of a block of the sum */
     DOT_W = 4,          /* rows of w at a time, */
     DOT_X = VL / DOT_W, /* rows of x: VL sums, which end as the lanes of one vector */
     FEW_COLUMNS = 32,   /* outputs of an item */
     FEW_ROUNDED = (FOCI_MATMUL_FEW + DOT_X - 1) / DOT_X * DOT_X
 };
-
-/* A call as kernels see it. */
-typedef struct product {
-    const foci_matmul_args *a;
-    foci_weights w;
-    int64_t words;     /* of a row */
-    int64_t x_words;   /* from row to row of packed x, zeros behind the first `words`; or where x
-                          lies transposed, room for each row of tiles whose rows alternate */
-    const float *x;    /* packed rows */
-    int64_t sum_words; /* of a block of the sum, all but the last alike */
-} product;
-
-/* Packs row m of the `rows` from `first` on into x; rows past those become zeros. */
-static void pack_x(const product *p, float *x, int64_t first, int64_t m, int64_t rows)
-{
-    const foci_matmul_args *a = p->a;
-    float *to = x + m * p->x_words;
-    const int64_t filled = m < rows ? p->words : 0;
-    const size_t offset = (size_t)((first + m) * a->x_stride) * focal_dtype_bytes(a->x_dtype);
-    if (m < rows) pack_row(to, (const char *)a->x + offset, a->x_dtype, a->K);
-    memset(to + filled, 0, (size_t)(p->x_words - filled) * sizeof *to);
-}
-
-/* `count` (1 .. VL) elements of either type from `at` on as floats. */
-static inline vec load_floats(const char *row, focal_dtype dtype, int64_t at, int64_t count)
-{
-    if (dtype == FOCAL_F32) {
-        const float *from = (const float *)(const void *)row + at;
-        return count == VL ? v_load(from) : v_load_some(from, count);
-    }
-    const uint16_t *from = (const uint16_t *)(const void *)row + at;
-    if (count == VL) return v_load_bf16(from);
-    uint16_t some[VL] = {0};
-    memcpy(some, from, (size_t)count * sizeof *from);
-    return v_load_bf16(some);
-}
-
-static inline void store_floats(char *row, focal_dtype dtype, int64_t at, int64_t count, vec x)
-{
-    if (dtype == FOCAL_F32) {
-        float *to = (float *)(void *)row + at;
-        if (count == VL)
-            v_store(to, x);
-        else
-            v_store_some(to, x, count);
-        return;
-    }
-    uint16_t *to = (uint16_t *)(void *)row + at, some[VL];
-    if (count == VL) {
-        v_store_bf16(to, x);
-        return;
-    }
-    v_store_bf16(some, x);
-    memcpy(to, some, (size_t)count * sizeof *to);
-}
-
-/* Outputs n .. n + count of row m from their sums (whole vectors of them). */
-static inline void finish_row(const foci_matmul_args *a, int64_t m, int64_t n, const float *sums,
-                              int64_t count)
-{
-    char *row = (char *)a->out + m * a->out_stride * (a->out_dtype == FOCAL_BF16 ? 2 : 4);
-    for (int64_t i = 0; i < count; i += VL) {
-        const int64_t some = foci_min64(count - i, VL);
-        vec sum = v_load(sums + i);
-        if (a->bias) sum = v_add(sum, load_floats((const char *)a->bias, FOCAL_F32, n + i, some));
-        if (a->adds) sum = v_add(sum, load_floats(row, a->out_dtype, n + i, some));
-        store_floats(row, a->out_dtype, n + i, some, sum);
-    }
-}
 
 /* sums[c][r], `stride` apart, = row c of x against row r of w: DOT_W rows of type `dtype`, `count`
  * rows of x. Every sum has lanes of its own, so that no bit depends on count. */

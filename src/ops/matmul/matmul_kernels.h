@@ -44,8 +44,8 @@ const foci_matmul_kernel *foci_matmul_pick_many(const focal_ctx *ctx, const foci
                                                 int32_t count);
 
 /* One a file. Where the compiler has not what one needs, that one takes no call. */
-extern const foci_matmul_kernel foci_matmul_avx512bf16, foci_matmul_avx512, foci_matmul_avx2;
-extern const foci_matmul_kernel foci_matmul_onednn, foci_matmul_ref;
+extern const foci_matmul_kernel foci_matmul_amx, foci_matmul_avx512bf16, foci_matmul_avx512;
+extern const foci_matmul_kernel foci_matmul_avx2, foci_matmul_onednn, foci_matmul_ref;
 
 /* For kernels that are not there. */
 bool foci_matmul_never_can(const focal_ctx *ctx, const foci_matmul_args *args);
