@@ -447,10 +447,13 @@ static void split_packed(const split_call *split, const split_item *item, int32_
     const int64_t rows = (int64_t)item->tokens * call->group;
     begin_block(call, &block, rows, s);
     split_intervals(split, item, s->lo, s->hi);
+    attend_begin();
     attend_list(call, &block, rows, item->list, 0, s);
+    attend_end();
     for (int64_t n = 0; n < rows; n++)
         keep_partial(call, partial + n * (call->o_stride + 2), s->o + n * call->o_stride,
-                     s->sum + n * VL, s->neg_max[n], (s->fresh[n / MR] >> n % MR & 1U) != 0);
+                     s->sum + n * VL, s->neg_max[n],
+                     (s->fresh[n / STRIP_ROWS] >> n % STRIP_ROWS & 1U) != 0);
 }
 
 /* One head's part of a streamed item: its queries packed, nothing summed yet. */
@@ -600,7 +603,7 @@ static void merge_query(const split_call *split, int32_t n, int32_t token, fwd_s
                 const float *from = split->partial + (first + row) * width;
                 const float neg_max = from[call->o_stride + 1];
                 if (neg_max == INFINITY) continue; /* it saw no key */
-                const bool is_first = (s->fresh[row / MR] >> row % MR & 1U) != 0;
+                const bool is_first = (s->fresh[row / STRIP_ROWS] >> row % STRIP_ROWS & 1U) != 0;
                 const float least =
                     is_first || neg_max < s->neg_max[row] ? neg_max : s->neg_max[row];
                 const float old = is_first ? 0.0F : exp2f(least - s->neg_max[row]);
@@ -610,7 +613,7 @@ static void merge_query(const split_call *split, int32_t n, int32_t token, fwd_s
                 s->sum[(int64_t)row * VL] =
                     s->sum[(int64_t)row * VL] * old + from[call->o_stride] * new;
                 s->neg_max[row] = least;
-                s->fresh[row / MR] &= ~(1U << row % MR);
+                s->fresh[row / STRIP_ROWS] &= ~(1U << row % STRIP_ROWS);
             }
         }
         finish_block(call, &block, call->group, s);
@@ -707,7 +710,7 @@ static focal_status run_forward(fwd_call *call)
 static focal_status forward(focal_ctx *ctx, const focal_attn_args *args, const q8_stream *q8)
 {
     fwd_call call = {.ctx = ctx, .a = args, .group = args->H / args->G, .q8 = q8};
-    call.q_words = words_of(args->D);
+    call.q_words = foci_round_up(words_of(args->D), DEPTH_WORDS);
     call.v_panels = foci_pieces(args->Dv, NR);
     call.o_stride = call.v_panels * NR;
     call.panel_words = call.q_words * NR + call.v_panels * (NR / PACK) * NR;

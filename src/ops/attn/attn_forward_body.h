@@ -1,14 +1,9 @@
 /* Attention forward, written once for every instruction set.
  *
  * A query row is a (token, head) pair; the heads that share a key head lie next to each other, so
- * that a tile of rows meets each key once. Rows go in strips of MR, strips in tiles of TILE_ROWS;
- * keys in panels of NR, packed with their values. For a tile and a run of panels: scores by
- * register tiles, weights 2^x straight from the registers, then weights times values.
- *
- * The softmax stays out of the way because the running maximum only moves when a score exceeds it
- * by `margin`, so a row is rescaled a few times in a whole text, and its weights never leave the
- * registers before they are final. (Starting the accumulators at minus the maximum saves an
- * addition and costs accuracy.) */
+ * that a tile of rows meets each key once. Rows go in strips of STRIP_ROWS, strips in tiles of
+ * TILE_ROWS; keys in panels of NR, packed with their values. What a tile does with a run of panels
+ * is attend(), of which there are two forms: the including file chooses one. */
 #ifndef FOCI_OPS_ATTN_ATTN_FORWARD_BODY_H
 #define FOCI_OPS_ATTN_ATTN_FORWARD_BODY_H
 
@@ -18,373 +13,12 @@
 #include "base/ctx.h"
 #include "base/error.h"
 #include "base/pool.h"
-#include "ops/attn/attn_gate_body.h"
-#include "ops/attn/attn_kernels.h"
-#include "ops/attn/attn_tile.h"
-#include "ops/attn/attn_view.h"
-
-enum {
-    TILE_ROWS = 48,
-    TILE_STRIPS = TILE_ROWS / MR,
-    RUN_KEYS = 256, /* keys between two passes over values: their weights stay in the caches */
-    RUN_PANELS = RUN_KEYS / NR,
-    P_STRIDE = (RUN_KEYS + NR) / PACK, /* words of a row of weights; the last panel is the sinks' */
-    BLOCK_ROWS = 768,      /* rows of an item without groups: state and queries fit L2 */
-    GROUP_BLOCK_MIN = 128, /* tokens of an item with groups */
-    GROUP_BLOCK_MAX = 1024,
-    PACK_CHUNK = 8, /* panels a packing item */
-    GROUP_WEIGHT = 3,
-    SHORT_KEYS = 1024, /* up to so many keys threads pack groups for themselves */
-    SPLIT_TOKENS = 16, /* up to so many queries the keys are split instead */
-    STREAM_ROWS = 16,  /* up to so many rows keys are then streamed, above they are packed */
-    STREAM_HEADS = 4,  /* key heads streamed side by side */
-    STREAM_WORDS = STREAM_HEADS * STREAM_ROWS * NR * (VL / 4 + 1), /* their scores and weights */
-    WEIGHT_WORDS = TILE_ROWS * P_STRIDE > STREAM_WORDS ? TILE_ROWS *P_STRIDE : STREAM_WORDS
-};
-
-static const float log2_e = 1.44269504F;
-/* In powers of two. A weight's exponent is rounded at its own size: up to 4 that costs at most
- * 1e-7 of the weight, at 16 it would be 7e-7. */
-static const float margin = 4.0F;
-
-/* What an item needs to know of the call. */
-typedef struct fwd_call {
-    focal_ctx *ctx;
-    const focal_attn_args *a;
-    int32_t group;       /* query heads a key head */
-    int64_t q_words;     /* words of a query or key row */
-    int64_t v_panels;    /* panels of NR columns in a value row */
-    int64_t o_stride;    /* floats of an output row: v_panels * NR */
-    int64_t panel_words; /* a packed panel: keys, then values, then memberships with a gate */
-    const focal_attn_gate *gate; /* of the scores, or NULL */
-    const struct q8_stream *q8;  /* how keys in q8_0 are streamed */
-    char *scratch;               /* one piece a thread */
-    int64_t scratch_bytes;
-    struct fwd_item *items;
-    struct fwd_groups *groups; /* one a sequence, or one a share; NULL without key sets */
-    int32_t groups_count;
-    float *lse;       /* (items, lse_rows) of short sequences until all is done, else NULL */
-    int64_t lse_rows; /* a multiple of 16: whole lines */
-} fwd_call;
-
-/* The interval of list entries that the rows of a strip see. */
-typedef struct strip_bounds {
-    int32_t lo_min, lo_max, hi_min, hi_max;
-} strip_bounds;
-
-/* Up to TILE_ROWS query rows and their running softmax. */
-typedef struct row_tile {
-    int32_t strips;
-    bool is_first;              /* o is not written yet: the first run begins it at zero */
-    const float *q;             /* (TILE_ROWS, q_words) */
-    float *o;                   /* (TILE_ROWS, o_stride) */
-    float *sum;                 /* (TILE_ROWS, VL) the lanes of the sum of weights */
-    float *neg_max;             /* (TILE_ROWS) minus the running maximum, 0 while there is none */
-    uint32_t *fresh;            /* (TILE_STRIPS) bit r: row r has met no key yet */
-    const int32_t *lo, *hi;     /* (TILE_ROWS) the entries a row sees */
-    const strip_bounds *bounds; /* (TILE_STRIPS) */
-    const int32_t *sink_lo, *sink_hi; /* (TILE_ROWS) of a run with sinks: zeros, and their ends */
-    const strip_bounds *sink_bounds;
-    const uint64_t *query_mask; /* (TILE_ROWS), shared groups only */
-    gate_rows gate;             /* with a gate */
-} row_tile;
-
-/* Up to RUN_PANELS packed panels, in list order, and one of sinks behind them. */
-typedef struct key_run {
-    int32_t begin, end;       /* list entries */
-    const float *panels;      /* (.., panel_words) */
-    const uint8_t *has_odd;   /* one a panel: values hold an infinity or NaN */
-    const uint64_t *key_mask; /* (RUN_KEYS) groups below this one, shared groups only */
-    int32_t sinks;            /* at most VL; in panel RUN_PANELS */
-} key_run;
-
-/* The sinks as a run whose panel RUN_PANELS begins at key 0, and the rows as they see it. */
-FOCI_INLINE key_run sinks_of(const key_run *keys)
-{
-    return (key_run){-RUN_KEYS, keys->sinks, keys->panels, keys->has_odd, NULL, 0};
-}
-
-FOCI_INLINE row_tile sink_rows_of(const row_tile *rows)
-{
-    row_tile sink_rows = *rows;
-    sink_rows.lo = rows->sink_lo;
-    sink_rows.hi = rows->sink_hi;
-    sink_rows.bounds = rows->sink_bounds;
-    return sink_rows;
-}
-
-/* Bits of the keys of a panel that a shared set met in a lower group. */
-static uint32_t met_bits(uint64_t query_mask, const uint64_t key_mask[NR])
-{
-    uint32_t met = 0;
-    for (int n = 0; n < NR; n++) met |= (uint32_t)((query_mask & key_mask[n]) != 0) << n;
-    return met;
-}
-
-/* The keys of a panel that a row of a shared set sees: its interval, less what was met before. */
-FOCI_INLINE uint32_t row_bits(const row_tile *rows, int32_t row, const key_run *keys, int32_t panel)
-{
-    const uint32_t bits = interval_bits(keys->begin + panel * NR, rows->lo[row], rows->hi[row]);
-    return bits & ~met_bits(rows->query_mask[row], keys->key_mask + (int64_t)panel * NR);
-}
-
-/* cap tanh(x / cap). Small arguments by Cephes' odd polynomial, others by 1 - 2 / (1 + e^2z); a
- * few roundings either way. */
-static inline vec soft_cap(vec x, float cap)
-{
-    const vec z = v_mul(x, v_set1(1.0F / cap)), z2 = v_mul(z, z);
-    vec small = v_set1(-5.70498873e-3F);
-    small = v_fma(small, z2, v_set1(2.06390888e-2F));
-    small = v_fma(small, z2, v_set1(-5.37397156e-2F));
-    small = v_fma(small, z2, v_set1(1.33314422e-1F));
-    small = v_fma(small, z2, v_set1(-3.33332819e-1F));
-    small = v_fma(v_mul(small, z2), z, z);
-    const vec power = v_exp2(v_min(v_set1(100.0F), v_mul(z, v_set1(2.0F * log2_e))));
-    const vec one = v_set1(1.0F);
-    const vec large = v_sub(one, v_div(v_set1(2.0F), v_add(one, power)));
-    return v_mul(v_set1(cap), v_select(v_greater(v_set1(0.39F), z2), small, large));
-}
-
-static void scale_packed(float *words, int64_t count, float scale)
-{
-    if (PACK == 1) {
-        for (int64_t n = 0; n < count; n++) words[n] *= scale;
-        return;
-    }
-    uint16_t *half = (uint16_t *)(void *)words;
-    for (int64_t n = 0; n < 2 * count; n++)
-        half[n] = foci_bf16_from_float(foci_bf16_to_float(half[n]) * scale);
-}
-
-/* With a gate: (K, NR), behind the values. */
-static inline const float *panel_memberships(const fwd_call *call, const key_run *keys,
-                                             int32_t panel)
-{
-    return keys->panels + (panel + 1) * call->panel_words - (int64_t)call->gate->K * NR;
-}
-
-/* Scores of one strip and panel: x = s, softcapped and gated, -inf where a row does not see the
- * key. */
-FOCI_INLINE void score_tile(const fwd_call *call, const row_tile *rows, int32_t strip,
-                            const key_run *keys, int32_t panel, vec x[MR][2], const int nv)
-{
-    const float cap = call->a->softcap;
-    const int32_t first = strip * MR;
-#pragma GCC unroll 12
-    for (int r = 0; r < MR; r++) x[r][0] = x[r][1] = v_zero();
-    tile_dot(x, rows->q + first * call->q_words, call->q_words,
-             keys->panels + panel * call->panel_words, call->q_words, nv);
-    if (cap > 0.0F) {
-        for (int r = 0; r < MR; r++) {
-            x[r][0] = soft_cap(x[r][0], cap);
-            x[r][1] = soft_cap(x[r][1], cap);
-        }
-    }
-    const strip_bounds *bounds = &rows->bounds[strip];
-    const int32_t key = keys->begin + panel * NR;
-    if (PACK == 1 && __builtin_expect(call->gate != NULL, 0) &&
-        gate_is_met(&rows->gate, first, key)) {
-        float s[MR * NR];
-        tile_store(s, NR, x);
-        gate_scores(call->gate, &rows->gate, first, key, panel_memberships(call, keys, panel), s);
-        tile_load(x, s, NR);
-    }
-    const vec hidden = v_set1(-INFINITY);
-    if (keys->key_mask) {
-        for (int r = 0; r < MR; r++) {
-            const uint32_t bits = row_bits(rows, first + r, keys, panel);
-            x[r][0] = v_select(bits, x[r][0], hidden);
-            x[r][1] = v_select(bits >> VL, x[r][1], hidden);
-        }
-    } else if (bounds->lo_max > key || bounds->hi_min < key + NR) {
-#pragma GCC unroll 12
-        for (int r = 0; r < MR; r++) {
-            const int32_t lo = rows->lo[first + r], hi = rows->hi[first + r];
-            x[r][0] = v_select_interval(key, lo, hi, x[r][0], hidden);
-            if (nv > 1) x[r][1] = v_select_interval(key + VL, lo, hi, x[r][1], hidden);
-        }
-    }
-}
-
-/* The largest score of a row, and NaN when one is NaN beside nothing but hidden keys: the maximum
- * of two vectors may drop it, and the row would then seem to see none. */
-FOCI_INLINE float largest_score(vec a, vec b)
-{
-    const float most = v_reduce_max(v_max(a, b));
-    return most == -INFINITY ? v_reduce_add(v_add(a, b)) : most;
-}
-
-/* Rows of a strip that meet their first keys take the largest of these scores as maximum. */
-FOCI_INLINE void first_maximum(const row_tile *rows, int32_t strip, vec x[MR][2], const int nv)
-{
-    for (int32_t r = 0; r < MR; r++) {
-        if ((rows->fresh[strip] >> r & 1U) == 0) continue;
-        const float most = largest_score(x[r][0], nv > 1 ? x[r][1] : x[r][0]);
-        if (most == -INFINITY) continue;
-        rows->neg_max[strip * MR + r] = -most * log2_e;
-        rows->fresh[strip] &= ~(1U << r);
-    }
-}
-
-/* The rare way: rows whose scores exceed the maximum by the margin take a new one, and what they
- * have summed so far follows. The scores are computed again rather than kept: subtracting the
- * rise from what was rounded at its size would lose digits. */
-static __attribute__((noinline)) void raise_maximum(const fwd_call *call, const row_tile *rows,
-                                                    int32_t strip, const key_run *keys,
-                                                    int32_t panel, float *weights)
-{
-    vec x[MR][2];
-    score_tile(call, rows, strip, keys, panel, x, 2);
-    for (int32_t r = 0; r < MR; r++) {
-        const int32_t row = strip * MR + r;
-        const float most = v_reduce_max(v_max(x[r][0], x[r][1]));
-        const float rise = most * log2_e + rows->neg_max[row];
-        if (!(rise > margin)) continue;
-        const float scale = exp2f(-rise);
-        rows->neg_max[row] = -most * log2_e;
-        for (int n = 0; n < VL; n++) rows->sum[row * VL + n] *= scale;
-        for (int64_t d = 0; d < call->o_stride; d++) rows->o[row * call->o_stride + d] *= scale;
-        scale_packed(weights + (int64_t)r * P_STRIDE, (int64_t)panel * (NR / PACK), scale);
-    }
-}
-
-/* x = log2 of the weights: the scores in powers of two, less the maximum. */
-FOCI_INLINE void score_exponents(const fwd_call *call, const row_tile *rows, int32_t strip,
-                                 const key_run *keys, int32_t panel, vec x[MR][2], const int nv)
-{
-    score_tile(call, rows, strip, keys, panel, x, nv);
-    if (__builtin_expect(rows->fresh[strip] != 0, 0)) first_maximum(rows, strip, x, nv);
-#pragma GCC unroll 12
-    for (int r = 0; r < MR; r++) {
-        const vec offset = v_set1(rows->neg_max[strip * MR + r]);
-        x[r][0] = v_fma(x[r][0], v_set1(log2_e), offset);
-        if (nv > 1) x[r][1] = v_fma(x[r][1], v_set1(log2_e), offset);
-    }
-}
-
-/* Weights of one strip for one panel: weights[r][..] = 2^(s - max), and their sums. */
-FOCI_INLINE void score_panel(const fwd_call *call, const row_tile *rows, int32_t strip,
-                             const key_run *keys, int32_t panel, float *weights, const int nv)
-{
-    vec x[MR][2];
-    score_exponents(call, rows, strip, keys, panel, x, nv);
-    vec most = v_zero();
-#pragma GCC unroll 12
-    for (int r = 0; r < MR; r++) { /* in this order a NaN of one row hides no other row's score */
-        most = v_max(x[r][0], most);
-        if (nv > 1) most = v_max(x[r][1], most);
-    }
-    float *strip_weights = weights + (int64_t)strip * MR * P_STRIDE;
-    if (__builtin_expect(v_greater(most, v_set1(margin)) != 0, 0)) {
-        raise_maximum(call, rows, strip, keys, panel, strip_weights);
-        score_exponents(call, rows, strip, keys, panel, x, nv);
-    }
-    float *sum = rows->sum + (int64_t)strip * MR * VL;
-#pragma GCC unroll 12
-    for (int r = 0; r < MR; r++) {
-        const vec p0 = v_exp2(x[r][0]);
-        const vec p1 = nv > 1 ? v_exp2(x[r][1]) : v_zero();
-        v_store(sum + (int64_t)r * VL, v_add(v_load(sum + (int64_t)r * VL), v_add(p0, p1)));
-        v_store_packed(strip_weights + (int64_t)r * P_STRIDE + (int64_t)panel * (NR / PACK), p0,
-                       p1);
-    }
-}
-
-/* acc += weights x values for NR columns of one strip and panel. */
-FOCI_INLINE void weigh_panel(const fwd_call *call, const strip_bounds *bounds, const key_run *keys,
-                             int32_t panel, const float *strip_weights, int64_t column_panel,
-                             float *o, vec acc[MR][2])
-{
-    const int32_t key = keys->begin + panel * NR;
-    const int64_t w0 = foci_max64(bounds->lo_min - key, 0) / PACK;
-    const int64_t w1 = words_of(foci_min64(foci_min64(bounds->hi_max, keys->end) - key, NR));
-    const float *values = keys->panels + panel * call->panel_words + call->q_words * NR +
-                          column_panel * ((int64_t)NR / PACK * NR) + w0 * NR;
-    const float *a = strip_weights + (int64_t)panel * (NR / PACK) + w0;
-    if (__builtin_expect(keys->has_odd[panel] != 0, 0)) {
-        tile_store(o, call->o_stride, acc);
-        tile_dot_odd_right(o, call->o_stride, a, P_STRIDE, values, w1 - w0);
-        tile_load(acc, o, call->o_stride);
-    } else if (call->a->Dv - column_panel * NR > VL) {
-        tile_dot(acc, a, P_STRIDE, values, w1 - w0, 2);
-    } else {
-        tile_dot(acc, a, P_STRIDE, values, w1 - w0, 1);
-    }
-}
-
-/* o += weights x values for one strip, the panels [from, to) of the run and, unless NULL, the
- * sinks. */
-FOCI_INLINE void weigh_values(const fwd_call *call, const row_tile *rows, int32_t strip,
-                              const key_run *keys, int32_t from, int32_t to,
-                              const strip_bounds *sink_bounds, const float *weights)
-{
-    float *strip_o = rows->o + (int64_t)strip * MR * call->o_stride;
-    const float *strip_weights = weights + (int64_t)strip * MR * P_STRIDE;
-    for (int64_t c = 0; c < call->v_panels; c++) {
-        float *o = strip_o + c * NR;
-        vec acc[MR][2];
-        if (rows->is_first) {
-#pragma GCC unroll 12
-            for (int r = 0; r < MR; r++) acc[r][0] = acc[r][1] = v_zero();
-        } else {
-            tile_load(acc, o, call->o_stride);
-        }
-        for (int32_t p = from; p < to; p++)
-            weigh_panel(call, &rows->bounds[strip], keys, p, strip_weights, c, o, acc);
-        if (sink_bounds) {
-            const key_run sinks = sinks_of(keys);
-            weigh_panel(call, sink_bounds, &sinks, RUN_PANELS, strip_weights, c, o, acc);
-        }
-        tile_store(o, call->o_stride, acc);
-    }
-}
-
-/* One tile of rows against one run of keys. */
-static void attend(const fwd_call *call, const row_tile *rows, const key_run *keys, float *weights)
-{
-    int32_t from[TILE_STRIPS], to[TILE_STRIPS];
-    int32_t first = RUN_PANELS, last = 0;
-    for (int32_t s = 0; s < rows->strips; s++) {
-        const strip_bounds *bounds = &rows->bounds[s];
-        const int64_t lo = foci_max64(bounds->lo_min, keys->begin);
-        const int64_t hi = foci_min64(bounds->hi_max, keys->end);
-        from[s] = lo < hi ? (int32_t)(lo - keys->begin) / NR : 0;
-        to[s] = lo < hi ? (int32_t)foci_pieces(hi - keys->begin, NR) : 0;
-        if (from[s] < to[s] && from[s] < first) first = from[s];
-        if (to[s] > last) last = to[s];
-    }
-    for (int32_t p = first; p < last; p++) {
-        const int32_t half = keys->begin + p * NR + VL;
-        for (int32_t s = 0; s < rows->strips; s++) {
-            if (p < from[s] || p >= to[s]) continue;
-            /* Half a panel is enough where no row of the strip sees the other half. */
-            if (keys->end <= half || rows->bounds[s].hi_max <= half)
-                score_panel(call, rows, s, keys, p, weights, 1);
-            else
-                score_panel(call, rows, s, keys, p, weights, 2);
-        }
-    }
-    for (int32_t s = 0; s < rows->strips; s++) {
-        if (from[s] >= to[s]) continue;
-        const strip_bounds *sink_bounds = NULL;
-        /* With the last keys of the window: their maximum is a better one to start from. */
-        if (keys->sinks > 0 && rows->bounds[s].hi_max <= keys->begin + RUN_KEYS) {
-            const key_run sinks = sinks_of(keys);
-            const row_tile sink_rows = sink_rows_of(rows);
-            sink_bounds = &rows->sink_bounds[s];
-            if (sink_bounds->hi_max > 0)
-                score_panel(call, &sink_rows, s, &sinks, RUN_PANELS, weights, 1);
-            else
-                sink_bounds = NULL;
-        }
-        weigh_values(call, rows, s, keys, from[s], to[s], sink_bounds, weights);
-    }
-}
+#include "ops/attn/attn_rows.h"
 
 static strip_bounds bounds_of(const int32_t *lo, const int32_t *hi)
 {
     strip_bounds b = {lo[0], lo[0], hi[0], hi[0]};
-    for (int r = 1; r < MR; r++) {
+    for (int r = 1; r < STRIP_ROWS; r++) {
         b.lo_min = lo[r] < b.lo_min ? lo[r] : b.lo_min;
         b.lo_max = lo[r] > b.lo_max ? lo[r] : b.lo_max;
         b.hi_min = hi[r] < b.hi_min ? hi[r] : b.hi_min;
@@ -415,11 +49,20 @@ static __attribute__((noinline)) bool pack_q8_panel(const fwd_call *call, const 
     return pack_columns(panel + call->q_words * NR, row, NR, dtype, call->a->Dv);
 }
 
+/* Zeros behind a row of packed words, or a panel of them, up to the depth that tiles read. */
+FOCI_INLINE void pad_depth(const fwd_call *call, float *words, int64_t columns)
+{
+    if (DEPTH_WORDS == 1) return;
+    const int64_t used = words_of(call->a->D) * columns, all = call->q_words * columns;
+    if (used < all) memset(words + used, 0, (size_t)(all - used) * sizeof *words);
+}
+
 /* Packs keys and values of a panel; NULL: zeros. Returns whether a value is infinite or NaN. */
 static bool pack_panel(const fwd_call *call, const char *const k[NR], const char *const v[NR],
                        float *panel)
 {
     const focal_attn_args *a = call->a;
+    pad_depth(call, panel, NR);
     if (a->has_q8_keys) return pack_q8_panel(call, k, v, panel);
     pack_transposed(panel, k, a->dtype, a->D);
     return pack_columns(panel + call->q_words * NR, v, NR, a->dtype, a->Dv);
@@ -619,13 +262,13 @@ static int64_t lay_out(const fwd_call *call, int64_t rows, bool has_groups, bump
     s->o = bump_take(&b, rows * call->o_stride, sizeof(float));
     s->sum = bump_take(&b, rows * VL, sizeof(float));
     s->neg_max = bump_take(&b, rows, sizeof(float));
-    s->fresh = bump_take(&b, rows / MR, sizeof(uint32_t));
+    s->fresh = bump_take(&b, rows / STRIP_ROWS, sizeof(uint32_t));
     s->lo = bump_take(&b, rows, sizeof(int32_t));
     s->hi = bump_take(&b, rows, sizeof(int32_t));
-    s->bounds = bump_take(&b, rows / MR, sizeof(strip_bounds));
+    s->bounds = bump_take(&b, rows / STRIP_ROWS, sizeof(strip_bounds));
     s->sink_lo = bump_take(&b, rows, sizeof(int32_t));
     s->sink_hi = bump_take(&b, rows, sizeof(int32_t));
-    s->sink_bounds = bump_take(&b, rows / MR, sizeof(strip_bounds));
+    s->sink_bounds = bump_take(&b, rows / STRIP_ROWS, sizeof(strip_bounds));
     s->tile_q = s->tile_o = s->tile_sum = NULL;
     if (has_groups) {
         s->tile_q = bump_take(&b, TILE_ROWS * call->q_words, sizeof(float));
@@ -670,39 +313,41 @@ FOCI_INLINE void claim_lines(const void *at, int64_t bytes)
 static void begin_block(const fwd_call *call, const fwd_item *item, int64_t rows,
                         const fwd_scratch *s)
 {
-    const int64_t padded = foci_round_up(rows, MR);
+    const int64_t padded = foci_round_up(rows, STRIP_ROWS);
     const focal_attn_args *a = call->a;
     const int64_t bytes = (int64_t)focal_dtype_bytes(a->dtype), head_bytes = a->D * bytes;
     float *words = s->q;
     for (int32_t n = 0; n < item->tokens; n++) {
         const char *q = q_row_at(call, item, item->first + n);
         claim_lines(out_at(call, item, item->first + n), (int64_t)call->group * a->Dv * bytes);
-        for (int32_t h = 0; h < call->group; h++, words += call->q_words, q += head_bytes)
+        for (int32_t h = 0; h < call->group; h++, words += call->q_words, q += head_bytes) {
             pack_row(words, q, a->dtype, a->D);
+            pad_depth(call, words, 1);
+        }
     }
     memset(s->q + rows * call->q_words, 0,
            (size_t)((padded - rows) * call->q_words) * sizeof(float));
     memset(s->o, 0, (size_t)(padded * call->o_stride) * sizeof(float));
     memset(s->sum, 0, (size_t)(padded * VL) * sizeof(float));
     memset(s->neg_max, 0, (size_t)padded * sizeof(float));
-    for (int64_t n = 0; n < padded / MR; n++) s->fresh[n] = (1U << MR) - 1U;
+    for (int64_t n = 0; n < padded / STRIP_ROWS; n++) s->fresh[n] = (1U << STRIP_ROWS) - 1U;
 }
 
 static row_tile tile_at(const fwd_call *call, const fwd_scratch *s, int64_t row, int64_t padded)
 {
     return (row_tile){
-        .strips = (int32_t)(foci_min64(padded - row, TILE_ROWS) / MR),
+        .strips = (int32_t)(foci_min64(padded - row, TILE_ROWS) / STRIP_ROWS),
         .q = s->q + row * call->q_words,
         .o = s->o + row * call->o_stride,
         .sum = s->sum + row * VL,
         .neg_max = s->neg_max + row,
-        .fresh = s->fresh + row / MR,
+        .fresh = s->fresh + row / STRIP_ROWS,
         .lo = s->lo + row,
         .hi = s->hi + row,
-        .bounds = s->bounds + row / MR,
+        .bounds = s->bounds + row / STRIP_ROWS,
         .sink_lo = s->sink_lo + row,
         .sink_hi = s->sink_hi + row,
-        .sink_bounds = s->sink_bounds + row / MR,
+        .sink_bounds = s->sink_bounds + row / STRIP_ROWS,
         .gate = call->gate ? (gate_rows){s->gate.gq + row * call->gate->K, s->gate.lo + row,
                                          s->gate.hi + row}
                            : (gate_rows){0},
@@ -714,16 +359,16 @@ static row_tile tile_at(const fwd_call *call, const fwd_scratch *s, int64_t row,
 static void bound_strips(int64_t rows, int32_t *lo, int32_t *hi, strip_bounds *bounds,
                          int64_t *least, int64_t *most)
 {
-    const int64_t padded = foci_round_up(rows, MR);
+    const int64_t padded = foci_round_up(rows, STRIP_ROWS);
     *least = INT32_MAX;
     *most = 0;
     for (int64_t n = rows; n < padded; n++) {
         lo[n] = lo[rows - 1];
         hi[n] = hi[rows - 1];
     }
-    for (int64_t n = 0; n < padded; n += MR) {
+    for (int64_t n = 0; n < padded; n += STRIP_ROWS) {
         const strip_bounds strip = bounds_of(lo + n, hi + n);
-        bounds[n / MR] = strip;
+        bounds[n / STRIP_ROWS] = strip;
         if (strip.hi_max <= strip.lo_min) continue;
         *least = foci_min64(*least, strip.lo_min);
         *most = foci_max64(*most, strip.hi_max);
@@ -757,7 +402,7 @@ static bool pack_list(const fwd_call *call, const fwd_item *item, const int32_t 
 static void attend_list(const fwd_call *call, const fwd_item *item, int64_t rows,
                         const int32_t *list, int32_t sinks, const fwd_scratch *s)
 {
-    const int64_t padded = foci_round_up(rows, MR);
+    const int64_t padded = foci_round_up(rows, STRIP_ROWS);
     uint8_t has_odd[RUN_PANELS + 1] = {0};
     int64_t lo, hi;
     if (sinks > 0) {
@@ -787,7 +432,7 @@ static void attend_gated(const fwd_call *call, const fwd_item *item, int64_t row
                          const fwd_scratch *s)
 {
     const focal_attn_seq *seq = &call->a->seqs[item->seq];
-    const int64_t K = call->gate->K, padded = foci_round_up(rows, MR);
+    const int64_t K = call->gate->K, padded = foci_round_up(rows, STRIP_ROWS);
     for (int64_t n = 0; n < padded; n++) { /* rows past the last repeat it */
         const int32_t token = item->first + (int32_t)(foci_min64(n, rows - 1) / call->group);
         const foci_local local = foci_attn_local(call->a, seq, token);
@@ -866,7 +511,7 @@ typedef struct tile_piece {
 /* The bit that row `n` of a block or tile has met no key yet. */
 static inline uint32_t fresh_bit(const uint32_t *fresh, int64_t n)
 {
-    return fresh[n / MR] >> n % MR & 1U;
+    return fresh[n / STRIP_ROWS] >> n % STRIP_ROWS & 1U;
 }
 
 /* One tile of the rows that look into group c. */
@@ -911,7 +556,7 @@ static void gather_tile(const fwd_call *call, const fwd_item *item, const group_
             if (queries->mask) t->query_mask[row + n] = queries->mask[queries->query[entry]];
         }
     }
-    const int32_t padded = (int32_t)foci_round_up(rows, MR), last = rows - 1;
+    const int32_t padded = (int32_t)foci_round_up(rows, STRIP_ROWS), last = rows - 1;
     for (int32_t n = rows; n < padded; n++) { /* rows past the last repeat it */
         copy_row(s->tile_q + n * call->q_words, s->tile_q + last * call->q_words, call->q_words);
         copy_row(s->tile_sum + (int64_t)n * VL, s->tile_sum + (int64_t)last * VL, VL);
@@ -920,17 +565,18 @@ static void gather_tile(const fwd_call *call, const fwd_item *item, const group_
         t->hi[n] = t->hi[last];
         t->query_mask[n] = t->query_mask[last];
     }
-    for (int32_t n = 0; n < padded; n += MR) {
-        t->bounds[n / MR] = bounds_of(t->lo + n, t->hi + n);
-        t->fresh[n / MR] = 0;
+    for (int32_t n = 0; n < padded; n += STRIP_ROWS) {
+        t->bounds[n / STRIP_ROWS] = bounds_of(t->lo + n, t->hi + n);
+        t->fresh[n / STRIP_ROWS] = 0;
     }
     for (int32_t p = 0; queries->has_fresh && p < t->piece_count; p++) {
         const tile_piece *piece = &t->piece[p];
         for (int32_t n = piece->row; n < piece->row + piece->count; n++)
-            t->fresh[n / MR] |= fresh_bit(s->fresh, piece->place + n - piece->row) << n % MR;
+            t->fresh[n / STRIP_ROWS] |= fresh_bit(s->fresh, piece->place + n - piece->row)
+                                        << n % STRIP_ROWS;
     }
     t->rows = (row_tile){
-        .strips = padded / MR,
+        .strips = padded / STRIP_ROWS,
         .is_first = true,
         .q = s->tile_q,
         .o = s->tile_o,
@@ -964,7 +610,7 @@ static void return_tile(const fwd_call *call, const group_tile *t, bool has_fres
                  (int64_t)piece.count * VL);
         for (int32_t n = 0; has_fresh && n < piece.count; n++)
             if (!fresh_bit(t->fresh, piece.row + n))
-                s->fresh[(piece.place + n) / MR] &= ~(1U << (piece.place + n) % MR);
+                s->fresh[(piece.place + n) / STRIP_ROWS] &= ~(1U << (piece.place + n) % STRIP_ROWS);
     }
 }
 
@@ -1001,7 +647,7 @@ static void attend_groups(const fwd_call *call, const fwd_item *item, const fwd_
     const int32_t router = foci_router_of(keys->routers, item->g);
     const int32_t *query = keys->query + router * keys->query_stride;
     const int32_t *query_end = keys->query_end + router * keys->query_stride;
-    const int64_t strips = foci_pieces((int64_t)item->tokens * call->group, MR);
+    const int64_t strips = foci_pieces((int64_t)item->tokens * call->group, STRIP_ROWS);
     uint32_t fresh = 0;
     for (int64_t n = 0; n < strips; n++) fresh |= s->fresh[n];
     for (int32_t c = 0; c < keys->K; c++) {
@@ -1061,7 +707,7 @@ static void finish_block(const fwd_call *call, const fwd_item *item, int64_t row
     for (int64_t n = 0, head = 0; n < rows; n++) {
         const int64_t h = first_head + head;
         const float sum = v_reduce_add(v_load(s->sum + n * VL));
-        const bool is_empty = (s->fresh[n / MR] >> n % MR & 1U) != 0;
+        const bool is_empty = (s->fresh[n / STRIP_ROWS] >> n % STRIP_ROWS & 1U) != 0;
         store_scaled((char *)a->out + (q_row * a->out_stride + h * a->Dv) * bytes, a->dtype,
                      s->o + n * call->o_stride, v_set1(is_empty ? 0.0F : 1.0F / sum), a->Dv);
         if (lse)
@@ -1084,11 +730,13 @@ static void run_item(const fwd_call *call, const fwd_item *item, const fwd_group
     (void)lay_out(call, rows, groups != NULL,
                   (bump){call->scratch + thread * call->scratch_bytes, 0}, &s);
     begin_block(call, item, rows, &s);
+    attend_begin();
     if (call->gate)
         attend_gated(call, item, rows, &s);
     else
         attend_local(call, item, rows, &s);
     if (groups) attend_groups(call, item, groups, &s);
+    attend_end();
     finish_block(call, item, rows, &s);
 }
 

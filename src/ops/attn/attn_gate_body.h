@@ -81,9 +81,9 @@ static inline bool gate_is_met(const gate_rows *rows, int64_t first, int32_t key
 
 /* Gates the scores s (MR, NR) of a strip of queries, from row `first` on, and of the panel of keys
  * that begins at position `key`; gk is that panel's memberships (K, NR). */
-static __attribute__((noinline)) void gate_scores(const focal_attn_gate *gate,
-                                                  const gate_rows *rows, int64_t first, int32_t key,
-                                                  const float *gk, float *s)
+static __attribute__((noinline, unused)) void gate_scores(const focal_attn_gate *gate,
+                                                          const gate_rows *rows, int64_t first,
+                                                          int32_t key, const float *gk, float *s)
 {
     vec m[MR][2];
     for (int r = 0; r < MR; r++) m[r][0] = m[r][1] = v_zero();

@@ -34,6 +34,10 @@ focal_status foci_attn_ref_forward(focal_ctx *ctx, const focal_attn_args *args);
 focal_status foci_attn_ref_backward(focal_ctx *ctx, const focal_attn_args *args,
                                     const focal_attn_grads *grads);
 
+/* Backward is that of avx512bf16. */
+bool foci_attn_amx_can(const focal_ctx *ctx, const focal_attn_args *args);
+focal_status foci_attn_amx_forward(focal_ctx *ctx, const focal_attn_args *args);
+
 bool foci_attn_avx512bf16_can(const focal_ctx *ctx, const focal_attn_args *args);
 focal_status foci_attn_avx512bf16_forward(focal_ctx *ctx, const focal_attn_args *args);
 focal_status foci_attn_avx512bf16_backward(focal_ctx *ctx, const focal_attn_args *args,

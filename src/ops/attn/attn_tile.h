@@ -31,9 +31,9 @@ static inline float word_where_met(float word, float other)
 /* sums (MR rows, `stride` apart, NR columns) += a b, where a weight of 0 in a must not meet the
  * infinities and NaNs in b: row by row, with what it does not see cleared. The same bits as
  * tile_dot() where b is finite. At most NR words. */
-static __attribute__((noinline)) void tile_dot_odd_right(float *sums, int64_t stride,
-                                                         const float *a, int64_t lda,
-                                                         const float *b, int64_t words)
+static __attribute__((noinline, unused)) void tile_dot_odd_right(float *sums, int64_t stride,
+                                                                 const float *a, int64_t lda,
+                                                                 const float *b, int64_t words)
 {
     for (int row = 0; row < MR; row++) {
         float cleared[NR * NR];
