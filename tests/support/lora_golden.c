@@ -63,9 +63,8 @@ void lora_logits(focal_model *model, const int32_t *ids, float *logits)
     const focal_batch_item parts[] = {{0, FIRST, ids, FIRST},
                                       {0, LORA_TOKENS - FIRST, ids + FIRST, LORA_TOKENS - FIRST}};
     for (int n = 0; n < 2; n++) {
-        const focal_forward_args args = {.item_count = 1,
-                                         .items = &parts[n],
-                                         .logits = logits + (ptrdiff_t)n * FIRST * LORA_VOCAB};
+        focal_forward_args args = {.item_count = 1, .items = &parts[n]};
+        args.logits = logits + (ptrdiff_t)n * FIRST * LORA_VOCAB;
         assert_int_equal(focal_forward(model, cache, &args), FOCAL_OK);
     }
     focal_cache_free(cache);

@@ -55,7 +55,8 @@ static void fill_b(const foci_low_ranks *low_ranks)
             const foci_low_rank *low = &low_ranks->layers[n][place];
             const int64_t count = low->a ? (int64_t)low->N * low->rank : 0;
             for (int64_t i = 0; i < count; i++)
-                low->b[i] = 0.1F * foci_random_normal(5, (uint64_t)(n * 8 + place), (uint64_t)i);
+                low->b[i] =
+                    0.1F * foci_random_normal(5, 8 * (uint64_t)n + (uint64_t)place, (uint64_t)i);
         }
 }
 
@@ -154,8 +155,8 @@ static void logits_of(focal_ctx *ctx, focal_model *model, const int32_t *ids, fl
     int32_t row = 0;
     for (size_t n = 0; n < FOCAL_COUNT(chunks); n++) {
         const focal_batch_item item = {0, chunks[n], ids + row, chunks[n]};
-        const focal_forward_args args = {
-            .item_count = 1, .items = &item, .logits = logits + (ptrdiff_t)row * VOCAB};
+        focal_forward_args args = {.item_count = 1, .items = &item};
+        args.logits = logits + (ptrdiff_t)row * VOCAB;
         assert_status(ctx, focal_forward(model, cache, &args), FOCAL_OK);
         row += chunks[n];
     }

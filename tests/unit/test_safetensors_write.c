@@ -94,6 +94,37 @@ static void one_file_reads_back(void **state)
     folder_remove(&f);
 }
 
+/* In each file of several, and beside "format". */
+static void texts_read_back(void **state)
+{
+    focal_ctx *ctx = *state;
+    for (int is_cut = 0; is_cut < 2; is_cut++) {
+        const folder f = folder_new();
+        foci_safetensors *st = NULL;
+        foci_safetensors_writer *writer = declare(ctx);
+        source from = {.ctx = ctx, .fail_at = -1};
+        assert_status(ctx, foci_safetensors_put_text(writer, "a \"key\\", "{\"b\": \"\xC3\xA9\"}"),
+                      FOCAL_OK);
+        assert_status(ctx, foci_safetensors_put_text(writer, "empty", ""), FOCAL_OK);
+        assert_status(ctx, foci_safetensors_put_text(writer, "bell", "\a"), FOCAL_EINVAL);
+        assert_status(ctx, foci_safetensors_put_text(writer, "half \xC3", "x"), FOCAL_EINVAL);
+        assert_status(ctx,
+                      foci_safetensors_writer_commit(writer, folder_file(&f, "m.safetensors"),
+                                                     is_cut ? 30 : 0, fill, &from),
+                      FOCAL_OK);
+        foci_safetensors_writer_free(writer);
+        const char *path = folder_file(&f, is_cut ? "m.safetensors.index.json" : "m.safetensors");
+        assert_status(ctx, foci_safetensors_open(ctx, path, &st), FOCAL_OK);
+        assert_string_equal(foci_safetensors_text(st, "format"), "pt");
+        assert_string_equal(foci_safetensors_text(st, "a \"key\\"), "{\"b\": \"\xC3\xA9\"}");
+        assert_string_equal(foci_safetensors_text(st, "empty"), "");
+        assert_null(foci_safetensors_text(st, "bell"));
+        assert_null(foci_safetensors_text(st, "pt"));
+        foci_safetensors_close(st);
+        folder_remove(&f);
+    }
+}
+
 static void the_bytes_are_the_format(void **state)
 {
     focal_ctx *ctx = *state;
@@ -324,6 +355,7 @@ int main(void)
     foci_json_free(root);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(one_file_reads_back, open_ctx, close_ctx),
+        cmocka_unit_test_setup_teardown(texts_read_back, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(the_bytes_are_the_format, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(shards_read_back, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(the_wrong_file_is_not_left_beside, open_ctx, close_ctx),
