@@ -4,11 +4,10 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include "ops/matmul/bytes.h"
 #include "ops/matmul/matmul_kernels.h"
+#include "support/fence.h"
 #include "support/matmul_cases.h"
 
 static void run_kernels(focal_ctx *ctx, matmul_case *c)
@@ -76,27 +75,6 @@ static void extreme_levels_match_oracle(void **state)
     }
 }
 
-/* Pages of which only the middle ones may be read: `bytes` lie at their end, or at their beginning.
- */
-typedef struct fence {
-    char *pages;
-    size_t bytes; /* of all */
-    char *at;
-} fence;
-
-static fence fence_new(const void *from, size_t bytes, bool at_end)
-{
-    const size_t page = (size_t)sysconf(_SC_PAGESIZE), inner = (bytes + page - 1) / page * page;
-    fence f = {.bytes = inner + 2 * page};
-    f.pages = mmap(NULL, f.bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    assert_ptr_not_equal(f.pages, MAP_FAILED);
-    assert_int_equal(mprotect(f.pages + page, inner, PROT_READ | PROT_WRITE), 0);
-    f.at = f.pages + page + (at_end ? inner - bytes : 0);
-    memcpy(f.at, from, bytes);
-    assert_int_equal(mprotect(f.pages + page, inner, PROT_READ), 0);
-    return f;
-}
-
 static void nothing_outside_is_read(void **state)
 {
     static const int64_t N[] = {1, 2, 5, 15, 16, 17, 32, 37};
@@ -116,7 +94,7 @@ static void nothing_outside_is_read(void **state)
                 fence f = fence_new(c->w, bytes, at_end == 1);
                 c->args.w = f.at;
                 run_kernels(*state, c);
-                assert_int_equal(munmap(f.pages, f.bytes), 0);
+                fence_free(&f);
             }
             matmul_case_free(c);
         }

@@ -44,16 +44,19 @@ typedef struct waiting_rows {
     const float *sums, *more; /* its sums; and those of the panel joined to it, or NULL */
 } waiting_rows;
 
-/* Whole panels' rows of a kind that the compiler knows. Asks for those of the panel beside. */
-FOCI_INLINE void finish_whole(const finish_kind is, const foci_matmul_args *a, waiting_rows *w,
-                              int64_t count)
+/* Rows of a whole panel, of a kind that the compiler knows. Asks for those of the panel beside. */
+FOCI_INLINE void finish_whole(const finish_kind is, const foci_matmul_args *a,
+                              const waiting_rows *w, int64_t count)
 {
     const int64_t size = is.dtype == FOCAL_BF16 ? 2 : 4, step = a->out_stride * size;
     const int64_t n = w->at->n;
     char *row = out_row(a, w->row);
     const float *sums = w->sums;
     for (int64_t r = 0; r < count; r++, row += step, sums += NR) {
-        finish_row_as(is, row, n, sums, NR);
+        if (is.dtype == FOCAL_BF16 && !is.adds) /* one rounding for both: subnormals become 0 */
+            v_store_packed((float *)(void *)(row + n * size), v_load(sums), v_load(sums + VL));
+        else
+            finish_row_as(is, row, n, sums, NR);
         for (int64_t line = 0; line < NR * size; line += CACHE_LINE)
             __builtin_prefetch(row + (n + NR) * size + line, 1);
     }
@@ -158,7 +161,9 @@ static const float *sum_rows(const tiles_call *t, sum_span lap, int64_t m, int64
 {
     const int64_t stride = t->c.p->x_words * (int64_t)sizeof(float);
     const int64_t words = foci_round_up(words_of(lap.end - lap.begin), STEP);
-    const int64_t each = foci_pieces(waiting->left, words / STEP * turns);
+    /* Activations are as much work as the tiles do meanwhile; all else is done at once. */
+    const int64_t each =
+        t->c.activation ? foci_pieces(waiting->left, words / STEP * turns) : waiting->left;
     const int64_t height = foci_round_up(rows, FOCI_TILE_ROWS);
     const int64_t before = t->is_in_place ? t->c.row + m : m;
     const int64_t early = foci_min64(before, height - rows);
