@@ -334,6 +334,9 @@ static void weights_wait_for_groups(void **state)
                        "learn=all\ngroups.first=4\nobjective=lm\ngroups.temperatures=false\n%s",
                        steps[n]);
         assert_status(ctx, tiny_run_fit(ctx, &f.tiny, f.tiny.out, f.model, sets, NULL), FOCAL_OK);
+        double norms[TINY_LOSSES]; /* groups do have gradients meanwhile */
+        assert_int_equal(tiny_run_read(f.tiny.out, "norm", norms, NULL), n == 0 ? 4 : 6);
+        for (int step = 0; step < 4; step++) assert_true(norms[step] > 0.0);
         char *before = read_bytes(f.weights, &before_bytes);
         char *after = read_bytes(weights, &after_bytes);
         assert_int_equal(before_bytes, after_bytes);
