@@ -14,7 +14,7 @@ typedef struct files_options {
     int32_t split;                 /* index in FILES_SPLITS */
     bool trains, is_json;
     bool reads_special; /* control tokens in the texts */
-    bool is_quiet; /* nothing is said at the end of what went well */
+    bool is_quiet;      /* nothing is said at the end of what went well */
 } files_options;
 
 /* Both return an exit code; SIGINT, SIGTERM and SIGHUP are caught from then on. */

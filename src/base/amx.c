@@ -1,3 +1,4 @@
+/* AMX is a state that a process asks the system for. */
 #include "base/amx.h"
 
 #if defined(__x86_64__) && defined(__linux__)

@@ -174,9 +174,10 @@ focal_status focal_ctx_open(const focal_ctx_options *options, focal_ctx **out, c
     const char *pin = options->kernel ? options->kernel : getenv("FOCAL_KERNEL");
     const char *kernel = pin && *pin ? known_kernel(pin) : NULL;
     if (pin && *pin && !kernel) {
-        *error = options->kernel
-                     ? "ctx: the kernel must be one of ref, avx2, avx512, avx512bf16, amx, onednn"
-                     : "ctx: FOCAL_KERNEL must be one of ref, avx2, avx512, avx512bf16, amx, onednn";
+        *error =
+            options->kernel
+                ? "ctx: the kernel must be one of ref, avx2, avx512, avx512bf16, amx, onednn"
+                : "ctx: FOCAL_KERNEL must be one of ref, avx2, avx512, avx512bf16, amx, onednn";
         return FOCAL_EINVAL;
     }
     if (options->allocator.alloc && !options->allocator.release) {

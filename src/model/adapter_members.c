@@ -1,4 +1,5 @@
-/* Reading members of adapter_config.json: a wrong one is named with what it is and what it must be. */
+/* Reading members of adapter_config.json: a wrong one is named with what it is and what it must be.
+ */
 #include "model/adapter_members.h"
 
 #include <stdio.h>

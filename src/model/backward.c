@@ -809,8 +809,8 @@ static focal_status run(const foci_pass *p)
 static bool learns_low_ranks(const foci_pass *p, int32_t layer)
 {
     const foci_low_ranks *low_ranks = p->is_untouched ? NULL : p->t->low_ranks;
-    for (int place = 0; low_ranks && place < FOCI_LINEAR_PLACES; place++)
-        if (low_ranks->layers[layer][place].a) return true;
+    for (int at = 0; low_ranks && at < FOCI_LINEAR_PLACES; at++)
+        if (low_ranks->layers[layer][at].a) return true;
     return false;
 }
 

@@ -1,3 +1,4 @@
+/* One temperature, or the product of two. */
 #include "model/layer_temperature.h"
 
 #include "base/error.h"

@@ -297,8 +297,6 @@ static focal_status check_width(const foci_start *start, const foci_run *run)
 focal_status foci_group_begin(const foci_start *start, const foci_run *run, const foci_order *order)
 {
     foci_groups *groups = start->groups;
-    const int64_t windows =
-        foci_min64(order->window_count, foci_max64(BEGIN_TOKENS / order->length, 1));
     beginning b = {.ctx = start->ctx,
                    .run = run,
                    .model = start->trainable->model,
@@ -311,6 +309,8 @@ focal_status foci_group_begin(const foci_start *start, const foci_run *run, cons
     memset(groups->numbers, 0, (size_t)groups->number_count * sizeof *groups->numbers);
     if (!foci_run_has_routers(run) || !foci_run_has_data(run)) return FOCAL_OK;
     FOCAL_TRY(check_width(start, run));
+    const int64_t windows =
+        foci_min64(order->window_count, foci_max64(BEGIN_TOKENS / order->length, 1));
     foci_feed feed;
     foci_batch_loss loss;
     FOCAL_TRY(foci_feed_open(start->ctx, windows, order->length, &feed));

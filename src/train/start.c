@@ -208,10 +208,8 @@ static focal_status begin_low_ranks(foci_start *s, const foci_run *run)
 {
     const foci_run_list *list = &run->groups.layers;
     bool layers[FOCI_MAX_LAYERS] = {false};
-    foci_low_rank_choice choice = {.rank = (int32_t)run->lora.rank,
-                                   .alpha = run->lora.alpha,
-                                   .layers = list->count > 0 ? layers : NULL,
-                                   .seed = (uint64_t)run->seed};
+    foci_low_rank_choice choice = {
+        .rank = (int32_t)run->lora.rank, .alpha = run->lora.alpha, .seed = (uint64_t)run->seed};
     for (int place = 0; place < FOCI_LINEAR_PLACES; place++)
         choice.places[place] = run->lora.targets == FOCI_RUN_LORA_ALL || place == FOCI_LINEAR_Q ||
                                place == FOCI_LINEAR_V;
@@ -221,6 +219,7 @@ static focal_status begin_low_ranks(foci_start *s, const foci_run *run)
                              "run: 'groups.layers' names number %lld, the model's last is %d",
                              (long long)list->values[n], s->model->config.L - 1);
         layers[list->values[n]] = true;
+        choice.layers = layers;
     }
     return foci_low_ranks_begin(s->model, &choice, &s->low_ranks);
 }

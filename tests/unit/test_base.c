@@ -650,12 +650,12 @@ static void a_kernel_can_be_pinned(void **state)
     assert_int_equal(setenv("FOCAL_KERNEL", "avx3", 1), 0);
     assert_int_equal(focal_ctx_open(&none, &ctx, &error), FOCAL_EINVAL);
     assert_null(ctx);
-    assert_string_equal(error,
-                        "ctx: FOCAL_KERNEL must be one of ref, avx2, avx512, avx512bf16, amx, onednn");
+    assert_string_equal(
+        error, "ctx: FOCAL_KERNEL must be one of ref, avx2, avx512, avx512bf16, amx, onednn");
     const focal_ctx_options unknown = {.threads = 1, .kernel = "avx3"};
     assert_int_equal(focal_ctx_open(&unknown, &ctx, &error), FOCAL_EINVAL);
-    assert_string_equal(error,
-                        "ctx: the kernel must be one of ref, avx2, avx512, avx512bf16, amx, onednn");
+    assert_string_equal(
+        error, "ctx: the kernel must be one of ref, avx2, avx512, avx512bf16, amx, onednn");
 }
 
 static void features_can_be_hidden(void **state)
