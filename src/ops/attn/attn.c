@@ -10,7 +10,7 @@
 #include "ops/attn/attn_view.h"
 
 const foci_attn_kernel foci_attn_kernels[] = {
-    {"amx", foci_attn_amx_can, foci_attn_amx_forward, foci_attn_avx512bf16_backward},
+    {"amx", foci_attn_amx_can, foci_attn_amx_forward, foci_attn_amx_backward},
     {"avx512bf16", foci_attn_avx512bf16_can, foci_attn_avx512bf16_forward,
      foci_attn_avx512bf16_backward},
     {"avx512", foci_attn_avx512_can, foci_attn_avx512_forward, foci_attn_avx512_backward},

@@ -1,9 +1,11 @@
 #ifdef __AMX_BF16__
-/* Attention forward on AMX tiles; a few queries and backward are those of the bfloat16 dot
- * products. */
+/* Attention on AMX tiles, and on the bfloat16 dot products where there are too few queries. */
 #include "simd/vec_avx512bf16.h"
 
 #include "ops/attn/attn_attend_amx.h"
+#include "ops/attn/attn_backward_amx.h"
+
+#include "ops/attn/attn_backward_body.h"
 #include "ops/attn/attn_decode_body.h"
 #include "ops/attn/attn_decode_q8_vnni.h"
 
@@ -15,6 +17,12 @@ bool foci_attn_amx_can(const focal_ctx *ctx, const focal_attn_args *args)
 focal_status foci_attn_amx_forward(focal_ctx *ctx, const focal_attn_args *args)
 {
     return forward(ctx, args, &integer_levels);
+}
+
+focal_status foci_attn_amx_backward(focal_ctx *ctx, const focal_attn_args *args,
+                                    const focal_attn_grads *grads)
+{
+    return backward(ctx, args, grads);
 }
 #else
 /* Stands in where the compiler has no tiles: never chosen. */
@@ -30,5 +38,11 @@ bool foci_attn_amx_can(const focal_ctx *ctx, const focal_attn_args *args)
 focal_status foci_attn_amx_forward(focal_ctx *ctx, const focal_attn_args *args)
 {
     return foci_attn_ref_forward(ctx, args);
+}
+
+focal_status foci_attn_amx_backward(focal_ctx *ctx, const focal_attn_args *args,
+                                    const focal_attn_grads *grads)
+{
+    return foci_attn_ref_backward(ctx, args, grads);
 }
 #endif

@@ -13,6 +13,7 @@
 enum {
     STRIP_ROWS = FOCI_TILE_ROWS,
     TILE_ROWS = 64,
+    RUN_KEYS = 256,                       /* keys between two passes over values */
     DEPTH_WORDS = FOCI_TILE_DEPTH / PACK, /* rows of queries and keys are whole tiles deep */
     PAIR_ROWS = 2 * STRIP_ROWS,
     SOFT_ROWS = 8 /* whose scores of a panel fit the registers */
@@ -191,9 +192,9 @@ static void clear_odd(const float *values, float *cleared)
     }
 }
 
-/* What clear_odd() took away, to the rows whose weight is not 0. */
-static void add_odd(const fwd_call *call, const float *values, const float *weights, int32_t rows,
-                    float *o)
+/* What clear_odd() took away, to the rows of sums whose weight is not 0. */
+static void add_odd(const float *values, const float *weights, int64_t weight_stride, int32_t rows,
+                    float *sums, int64_t stride)
 {
     uint16_t value[NR / PACK * NR * PACK];
     memcpy(value, values, sizeof value);
@@ -202,10 +203,10 @@ static void add_odd(const fwd_call *call, const float *values, const float *weig
         const int key = n / (NR * PACK) * PACK + n % PACK, column = n / PACK % NR;
         for (int32_t r = 0; r < rows; r++) {
             uint16_t weight;
-            memcpy(&weight, (const char *)(weights + (int64_t)r * P_STRIDE) + 2 * (int64_t)key,
+            memcpy(&weight, (const char *)(weights + r * weight_stride) + 2 * (int64_t)key,
                    sizeof weight);
             if ((weight & 0x7FFFU) != 0)
-                o[r * call->o_stride + column] +=
+                sums[r * stride + column] +=
                     foci_bf16_to_float(weight) * foci_bf16_to_float(value[n]);
         }
     }
@@ -282,8 +283,8 @@ FOCI_INLINE void weigh_values(const fwd_call *call, const row_tile *rows, int32_
         for (int32_t n = 0; is_odd && n < count; n++) {
             const int32_t p = seen.from + n < seen.to ? seen.from + n : RUN_PANELS;
             if (keys->has_odd[p])
-                add_odd(call, values + p * call->panel_words, weights + (int64_t)p * (NR / PACK),
-                        strips * STRIP_ROWS, o);
+                add_odd(values + p * call->panel_words, weights + (int64_t)p * (NR / PACK),
+                        P_STRIDE, strips * STRIP_ROWS, o, call->o_stride);
         }
     }
 }

@@ -10,7 +10,12 @@
 
 #include "ops/attn/attn_tile.h"
 
-enum { STRIP_ROWS = MR, TILE_ROWS = 48, DEPTH_WORDS = 1 };
+enum {
+    STRIP_ROWS = MR,
+    TILE_ROWS = 48,
+    RUN_KEYS = 256, /* keys between two passes over values: their weights stay in the caches */
+    DEPTH_WORDS = 1
+};
 
 #include "ops/attn/attn_rows.h"
 

@@ -3,6 +3,8 @@
 #include "simd/vec_avx2.h"
 
 #include "ops/attn/attn_attend_body.h"
+#include "ops/attn/attn_backward_pairs_body.h"
+
 #include "ops/attn/attn_backward_body.h"
 #include "ops/attn/attn_decode_body.h"
 

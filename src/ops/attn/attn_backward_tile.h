@@ -9,7 +9,7 @@ enum {
     QUERY_TILE = 96, /* rows at a time */
     QUERY_PANELS = QUERY_TILE / NR,
     SUB_KEYS = 96, /* keys between two passes of the three products */
-    SUB_STRIPS = SUB_KEYS / MR,
+    SUB_STRIPS = SUB_KEYS / STRIP_ROWS,
     KEY_BLOCK = 384
 };
 

@@ -135,10 +135,9 @@ static inline uint32_t strangers(const uint64_t *query_mask, uint64_t key_mask)
 
 /* Gates the scores s (MR, NR) of the keys at `key` of the block, whose positions begin at `entry`,
  * and of a panel of queries. A hidden pair's score is bounded by lse, as (3.5.4) wants it. */
-static __attribute__((noinline)) void gate_tile(const gate_call *call, const gate_block *block,
-                                                const gate_queries *tile, const float *lse,
-                                                int32_t key, int32_t entry, int32_t panel, float *s,
-                                                gate_pairs *pairs)
+static __attribute__((noinline, unused)) void
+gate_tile(const gate_call *call, const gate_block *block, const gate_queries *tile,
+          const float *lse, int32_t key, int32_t entry, int32_t panel, float *s, gate_pairs *pairs)
 {
     const focal_attn_gate *gate = call->gate;
     const int64_t K = gate->K;
@@ -181,8 +180,8 @@ static inline void gate_hide(const gate_pairs *pairs, float *p)
 }
 
 /* ds (MR, NR), from the gradient of the gated logit to that of the logit; and dm. */
-static __attribute__((noinline)) void gate_gradients(const gate_call *call, const gate_pairs *pairs,
-                                                     float *ds, float *dm)
+static __attribute__((noinline, unused)) void
+gate_gradients(const gate_call *call, const gate_pairs *pairs, float *ds, float *dm)
 {
     const bool is_straight = call->gate->kind == FOCAL_GATE_STRAIGHT;
     for (int r = 0; r < MR; r++) {

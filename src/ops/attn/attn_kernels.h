@@ -34,9 +34,10 @@ focal_status foci_attn_ref_forward(focal_ctx *ctx, const focal_attn_args *args);
 focal_status foci_attn_ref_backward(focal_ctx *ctx, const focal_attn_args *args,
                                     const focal_attn_grads *grads);
 
-/* Backward is that of avx512bf16. */
 bool foci_attn_amx_can(const focal_ctx *ctx, const focal_attn_args *args);
 focal_status foci_attn_amx_forward(focal_ctx *ctx, const focal_attn_args *args);
+focal_status foci_attn_amx_backward(focal_ctx *ctx, const focal_attn_args *args,
+                                    const focal_attn_grads *grads);
 
 bool foci_attn_avx512bf16_can(const focal_ctx *ctx, const focal_attn_args *args);
 focal_status foci_attn_avx512bf16_forward(focal_ctx *ctx, const focal_attn_args *args);

@@ -13,7 +13,6 @@
 
 enum {
     TILE_STRIPS = TILE_ROWS / STRIP_ROWS,
-    RUN_KEYS = 256, /* keys between two passes over values: their weights stay in the caches */
     RUN_PANELS = RUN_KEYS / NR,
     P_STRIDE = (RUN_KEYS + NR) / PACK, /* words of a row of weights; the last panel is the sinks' */
     BLOCK_ROWS = 768,      /* rows of an item without groups: state and queries fit L2 */
