@@ -100,8 +100,8 @@ typedef struct focal_ctx_options {
     int32_t threads;           /* 1..1024; 0: OMP_NUM_THREADS, else the cores this process may use,
                                   at most 1024 */
     const char *kernel;        /* pin one kernel of every operation that has it (ref, avx2, avx512,
-                                  avx512bf16, onednn); NULL: FOCAL_KERNEL, else the fastest that
-                                  fits */
+                                  avx512bf16, amx, onednn); NULL: FOCAL_KERNEL, else the fastest
+                                  that fits */
     focal_allocator allocator; /* alloc NULL: the C library's */
 } focal_ctx_options;
 
@@ -124,7 +124,8 @@ FOCAL_API int32_t focal_ctx_threads(const focal_ctx *ctx);
 /* The pinned kernel's name, or NULL. */
 FOCAL_API const char *focal_ctx_kernel(const focal_ctx *ctx);
 
-/* Space-separated names of the instruction sets in use ("avx2 avx512 avx512bf16"); "" for none. */
+/* Space-separated names of the instruction sets in use ("avx2 avx512 avx512bf16 amx"); "" for none.
+ */
 FOCAL_API const char *focal_ctx_features(const focal_ctx *ctx);
 
 /* Bytes the context holds now and the most it ever held since the last reset. Scratch memory is
