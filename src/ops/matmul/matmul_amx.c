@@ -2,7 +2,7 @@
 /* Products of weights on AMX tiles: many rows of bfloat16 x. Everything else is the kernel's for
  * vectors of bfloat16, which these machines have too.
  *
- * Tiles multiply some 15 times as fast as vectors do, so what surrounds them decides. Each weight
+ * Tiles multiply some 30 times as fast as vectors do, so what surrounds them decides. Each weight
  * is expanded and packed once a call (and block of rows), by the thread that multiplies it: an item
  * is a list of panels that stays in the second cache while the rows of x pass by, TALL at a time,
  * which stay in the first. Long sums are made in spans, so that panels of them stay there too; the
