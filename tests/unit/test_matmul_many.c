@@ -27,6 +27,8 @@ static const matmul_spec long_sums[] = {
     {.M = 65, .N = 34, .K = 2304, .w = FOCAL_Q8_0, .has_bias = true, .adds = true},
     /* blocks of rows, in place and packed, of which the last is small */
     {.M = 1025, .N = 3, .K = 2080}, {.M = 1030, .N = 5, .K = 2081}, {.M = 2060, .N = 4, .K = 64},
+    /* whole lines from row to row, of which a sum does not fill the last */
+    {.M = 70, .N = 33, .K = 62, .x_gap = 34}, {.M = 100, .N = 40, .K = 600, .x_gap = 8},
     /* the other way round */
     {.M = 100, .N = 65, .K = 2100, .is_transposed = true},
     {.M = 47, .N = 66, .K = 2100, .is_transposed = true, .x_is_transposed = true},
