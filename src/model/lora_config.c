@@ -71,7 +71,7 @@ static void check_kind(foci_members *r)
 static double read_alpha(foci_members *r)
 {
     const foci_json *value = get(r, "lora_alpha");
-    const double alpha = foci_json_real(value, NAN);
+    const double alpha = foci_json_real(value, (double)NAN);
     if (!(fabs(alpha) <= most_alpha)) foci_member_fail(r, "lora_alpha", "a number within 1000000");
     return alpha;
 }
