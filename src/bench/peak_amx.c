@@ -1,7 +1,7 @@
 /* The bfloat16 peak with AMX. */
 #include "bench/yardstick_kernels.h"
 
-#if defined(__AMX_BF16__)
+#if defined(__AMX_BF16__) || defined(__AMXBF16__)
 #include <immintrin.h>
 
 #include "simd/tiles_amx.h"

@@ -1,4 +1,4 @@
-#ifdef __AMX_BF16__
+#if defined(__AMX_BF16__) || defined(__AMXBF16__)
 /* Attention on AMX tiles, and on the bfloat16 dot products where there are too few queries. */
 #include "simd/vec_avx512bf16.h"
 

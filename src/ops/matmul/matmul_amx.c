@@ -1,4 +1,4 @@
-#ifdef __AMX_BF16__
+#if defined(__AMX_BF16__) || defined(__AMXBF16__)
 /* Products of weights on AMX tiles: many rows of bfloat16 x. Everything else is the kernel's for
  * vectors of bfloat16, which these machines have too.
  *
