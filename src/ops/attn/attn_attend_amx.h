@@ -317,7 +317,7 @@ static bool soften_sinks(const fwd_call *call, const row_tile *rows, int32_t str
             continue;
         }
         for (int64_t r = first; r < first + STRIP_ROWS; r++)
-            v_store(weights + r * P_STRIDE + RUN_PANELS * (NR / PACK), v_zero());
+            v_store(weights + r * P_STRIDE + (int64_t)RUN_PANELS * (NR / PACK), v_zero());
     }
     return true;
 }

@@ -185,18 +185,19 @@ static void add_dq(const bwd_call *call, const bwd_scratch *s, int32_t sub, int3
     const size_t strip_bytes = (size_t)STRIP_WORDS * NR * sizeof(float);
     if (from % 2 != 0) memset(right + (int64_t)--from * STRIP_WORDS * NR, 0, strip_bytes);
     if (to % 2 != 0) memset(right + (int64_t)to++ * STRIP_WORDS * NR, 0, strip_bytes);
+    const int64_t first = (int64_t)from * STRIP_WORDS, last = (int64_t)to * STRIP_WORDS;
     foci_tiles_see(right);
     for (int64_t d = 0; d < call->kt_rows; d += STRIP_ROWS) {
         const float *left = s->kt + d * ldk + sub / PACK;
         float *sums = s->dq_t + (panel * call->kt_rows + d) * NR;
         float cleared[SUB_KEYS / PACK / DEPTH_WORDS][STRIP_ROWS * DEPTH_WORDS];
-        for (int64_t w = from * STRIP_WORDS; s->has_odd_k && w < to * STRIP_WORDS; w += DEPTH_WORDS)
+        for (int64_t w = first; s->has_odd_k && w < last; w += DEPTH_WORDS)
             add_odd_left(left + w, ldk, right + w * NR, cleared[w / DEPTH_WORDS], sums);
         foci_tiles_see(cleared);
         foci_tiles_see(sums);
         _tile_loadd(0, sums, PANEL_BYTES);
         _tile_loadd(1, sums + VL, PANEL_BYTES);
-        for (int64_t w = from * STRIP_WORDS; w < to * STRIP_WORDS; w += DEPTH_WORDS) {
+        for (int64_t w = first; w < last; w += DEPTH_WORDS) {
             if (__builtin_expect(s->has_odd_k, 0))
                 _tile_loadd(4, cleared[w / DEPTH_WORDS], DEPTH_WORDS * 4);
             else

@@ -176,9 +176,8 @@ static int64_t lay_out_backward(const bwd_call *call, bump b, bwd_scratch *s)
  * depth that tiles read. */
 FOCI_INLINE void pad_words(float *words, int64_t width, int64_t depth, int64_t columns)
 {
-    const int64_t used = words_of(width);
-    if (DEPTH_WORDS > 1 && used < depth)
-        memset(words + used * columns, 0, (size_t)((depth - used) * columns) * sizeof *words);
+    if (DEPTH_WORDS == 1) return;
+    for (int64_t n = words_of(width) * columns; n < depth * columns; n++) words[n] = 0.0F;
 }
 
 /* Keys of the block in all the orders that the products read. */

@@ -355,7 +355,7 @@ static focal_status multiply_many(focal_ctx *ctx, const foci_matmul_args *args, 
                                    foci_min64(ITEM_BYTES / panel_bytes, ITEM_PANELS), threads);
     c->item_count = foci_pieces(c->panels, c->item_panels);
     c->thread_bytes = (size_t)(c->item_panels * panel_bytes +
-                               (sums_of_item(&t) * BLOCK_FLOATS + NR * FOCI_WEIGHT_PIECE) *
+                               (sums_of_item(&t) * BLOCK_FLOATS + (int64_t)NR * FOCI_WEIGHT_PIECE) *
                                    (int64_t)sizeof(float));
     c->scratch = foci_scratch(ctx, (size_t)threads, c->thread_bytes);
     if (!c->scratch) return FOCAL_ENOMEM;
