@@ -35,7 +35,8 @@ static void check_groups(const foci_groups *groups)
         for (int32_t h = 0; lt && h < groups->shape.H; h++)
             require(fabsf(lt[h]) <= 20.0F, "a temperature beyond the limits");
     }
-    require(groups->top >= 1 && groups->top <= groups->shape.K, "more groups than there are");
+    require(groups->top >= 0 && groups->top <= groups->shape.K, "more groups than there are");
+    require(groups->top_fit >= 1 && groups->top_fit <= groups->shape.K, "fitted without groups");
 }
 
 static void check_low_ranks(const foci_low_ranks *low_ranks)
