@@ -17,6 +17,9 @@ import statistics
 import sys
 import time
 
+import torch_cpu
+
+ONEDNN_LIMIT = torch_cpu.make_safe()
 try:
     import torch
     import torch.nn.functional as functional
@@ -225,7 +228,7 @@ def main():
     torch.set_num_threads(options.threads)
     focal = Focal(options.library, options.threads)
     if not options.json:
-        print(f"PyTorch {torch.__version__}, {options.threads} threads, heads {HEADS}/{KV_HEADS} x "
+        print(f"PyTorch {torch.__version__}{ONEDNN_LIMIT}, {options.threads} threads, heads {HEADS}/{KV_HEADS} x "
               f"{WIDTH}, causal")
     make = lambda tokens: {dtype: Problem(focal, tokens, dtype) for dtype in DTYPES}
     report("forward", make(options.tokens), False, options.rounds, {"f32": 1.2, "bf16": 2.2},

@@ -9,8 +9,10 @@ installed, and for each other an empty library that has its symbols stands in. l
 here, for this processor.
 """
 import collections
+import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import venv
@@ -58,6 +60,15 @@ def stand_in(site):
             f"-Wl,-soname,{name},--version-script,{script}", str(source))
 
 
+def compilers():
+    """gcc 12 takes the configuration of AMX's tiles for 8 bytes and leaves the stores of the others
+    out, so that llama.cpp dies of an illegal instruction; clang compiles it as it is meant."""
+    has_tiles = "amx_int8" in pathlib.Path("/proc/cpuinfo").read_text(encoding="ascii")
+    if not has_tiles or not shutil.which("clang-14"):
+        return os.environ
+    return {**os.environ, "CC": "clang-14", "CXX": "clang++-14", "CMAKE_ARGS": "-DGGML_OPENMP=OFF"}
+
+
 def make(directory):
     print(f"versus: downloading {DOWNLOAD} of packages into {directory} ({DISK} there), and "
           "compiling llama.cpp, which takes minutes; PYTHON= names an interpreter that has them",
@@ -65,7 +76,7 @@ def make(directory):
     venv.create(directory, with_pip=True)  # an interrupted one is gone on with
     python = str(directory / "bin" / "python")
     pip = [python, "-m", "pip", "install", "-q", "--no-cache-dir", "--disable-pip-version-check"]
-    subprocess.run([*pip, *WHOLE], check=True)
+    subprocess.run([*pip, *WHOLE], check=True, env=compilers())
     subprocess.run([*pip, "--no-deps", *ALONE], check=True)
     where = run(python, "-c", "import sysconfig; print(sysconfig.get_path('platlib'))")
     stand_in(pathlib.Path(where.strip()))

@@ -25,6 +25,8 @@ import sys
 import time
 import types
 
+import torch_cpu
+
 
 def memory_mb(field):
     """VmHWM, the most memory of this process so far, or VmRSS, what it has now."""
@@ -144,6 +146,7 @@ class Transformers:
         os.environ["HF_HUB_OFFLINE"] = "1"
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
         os.environ["TQDM_DISABLE"] = "1"
+        limit = torch_cpu.make_safe()
         import torch
         import transformers
         self.torch, self.transformers = torch, transformers
@@ -155,7 +158,8 @@ class Transformers:
             path.parent, gguf_file=path.name, dtype=torch.bfloat16, attn_implementation="sdpa")
         self.model.eval()
         self.truncate(0)
-        self.name = f"transformers {transformers.__version__}, torch {torch.__version__}, sdpa"
+        self.name = (f"transformers {transformers.__version__}, torch {torch.__version__}, sdpa"
+                     f"{limit}")
 
     def truncate(self, length):
         if length == 0:

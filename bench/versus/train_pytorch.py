@@ -16,6 +16,9 @@ import subprocess
 import sys
 import time
 
+import torch_cpu
+
+torch_cpu.make_safe()
 import torch
 from torch import nn
 from torch.nn import functional as F
