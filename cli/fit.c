@@ -14,7 +14,7 @@
 enum { ASSIGNMENT_BYTES = 256, MOST_SETTINGS = 32 };
 
 #define METHODS "focus|temperature|none|random|start|lora"
-enum { METHOD_NONE = 2 };
+enum { METHOD_NONE = 2, METHOD_RANDOM };
 
 /* An option that is a key of run files. */
 typedef struct setting {
@@ -192,10 +192,11 @@ static int find_run_file(fit_request *f)
     return CLI_DONE;
 }
 
-/* A control that needs no text. */
-static bool is_window(const fit_request *f)
+/* A control that looks at no text. */
+static bool needs_no_text(const fit_request *f)
 {
-    return f->settings[0].is_given && f->settings[0].choice == METHOD_NONE;
+    const int32_t method = f->settings[0].choice;
+    return f->settings[0].is_given && (method == METHOD_NONE || method == METHOD_RANDOM);
 }
 
 static int start(fit_request *f)
@@ -221,7 +222,7 @@ static int start(fit_request *f)
         if (strcmp(r->texts.items[n], "-") == 0)
             return cli_wrong("fit: texts are read again when a fit goes on, so standard input "
                              "cannot be one");
-    if (r->texts.count == 0 && !f->run_file && !is_window(f))
+    if (r->texts.count == 0 && !f->run_file && !needs_no_text(f))
         return cli_wrong("fit: texts to fit groups on; see focal fit --help");
     return fit(f);
 }
@@ -280,7 +281,10 @@ int cli_fit(int argc, char **argv)
         int_row(&f, "groups.count", "groups", "K", "groups of a router [16]", 1, 64),
         int_row(&f, "groups.top_fit", "fit-top", "K",
                 "groups a token looks into while they learn [2]", 1, 64),
-        int_row(&f, "groups.top", "top", "K", "and when the model runs [4]", 1, 64),
+        int_row(&f, "groups.top", "top", "K",
+                "and when the model runs [4]; 0, of --method temperature: window and sinks alone "
+                "are seen",
+                0, 64),
         int_row(&f, "groups.window", "window", "W", "keys before its own that a token sees [128]",
                 0, 1 << 27),
         int_row(&f, "groups.sinks", "sinks", "N", "first keys that all tokens see [4]", 0, 1 << 27),
@@ -327,6 +331,7 @@ int cli_fit(int argc, char **argv)
                     "  focal fit adapter\n"
                     "  focal fit -m smollm2 books/*.txt -o wide --groups 32 --top 8 --minutes 60\n"
                     "  focal fit -m smollm2 -o window --method none\n"
+                    "  focal fit -m smollm2 books/*.txt -o near --method temperature --top 0\n"
                     "  focal fit -m smollm2 books/*.txt -o lora --method lora --rank 16\n"
                     "  focal fit run.conf -m smollm2 books/*.txt -o adapter\n"
                     "  focal generate -m smollm2 --adapter adapter -p 'Once upon a time'\n",

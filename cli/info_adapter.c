@@ -27,19 +27,42 @@ static void print_lora_lines(const focal_adapter_info *a)
     printf("%-12s %s, in %d layers\n", "added to", a->targets, a->layers);
 }
 
-static void print_group_lines(const focal_adapter_info *a)
+/* What tokens see with groups. */
+static void print_router_lines(const focal_adapter_info *a)
 {
-    printf("%-12s %d layers, width %d, %d query heads on %d key heads\n", "model", a->L, a->C, a->H,
-           a->G);
     printf("%-12s %d, %s, scope %s\n", "groups", a->groups, a->mode, a->scope);
-    printf("%-12s width %d, %s, in %d of %d layers\n", "router", a->width,
-           a->is_raw ? "raw" : "unit", a->layers, a->L);
+    if (strcmp(a->form, "random") == 0)
+        printf("%-12s none, groups are random, in %d of %d layers\n", "router", a->layers, a->L);
+    else
+        printf("%-12s width %d, %s, in %d of %d layers\n", "router", a->width, a->form, a->layers,
+               a->L);
     if (a->top > 0)
         printf("%-12s %d of %d groups a query, fitted with %d\n", "top", a->top, a->groups,
                a->top_fit);
     else
         printf("%-12s no group: window and first keys alone\n", "top");
     printf("%-12s %d keys before the own one, and the first %d\n", "window", a->window, a->sinks);
+}
+
+/* And without. */
+static void print_near_lines(const focal_adapter_info *a)
+{
+    printf("%-12s none\n", "groups");
+    if (a->layers == 0)
+        printf("%-12s none: all keys are seen\n", "window");
+    else
+        printf("%-12s %d keys before the own one, and the first %d, in %d of %d layers\n", "window",
+               a->window, a->sinks, a->layers, a->L);
+}
+
+static void print_group_lines(const focal_adapter_info *a)
+{
+    printf("%-12s %d layers, width %d, %d query heads on %d key heads\n", "model", a->L, a->C, a->H,
+           a->G);
+    if (strcmp(a->form, "none") == 0)
+        print_near_lines(a);
+    else
+        print_router_lines(a);
     printf("%-12s %s\n", "temperatures", a->has_temperatures ? "one a head" : "none");
     printf("%-12s %s\n", "balance", a->is_causal ? "causal" : "over whole texts: not causal");
 }
@@ -72,7 +95,7 @@ static void print_group_json(const focal_adapter_info *a)
 {
     info_json_field("mode", a->mode);
     info_json_field("scope", a->scope);
-    info_json_field("router_form", a->is_raw ? "raw" : "unit");
+    info_json_field("router_form", a->form);
     printf("\"groups\": %d, \"router_width\": %d, \"top\": %d, \"top_fit\": %d, \"window\": %d, "
            "\"sinks\": %d, \"router_layers\": %d, ",
            a->groups, a->width, a->top, a->top_fit, a->window, a->sinks, a->layers);

@@ -26,18 +26,20 @@ typedef struct focal_adapter_info {
     const char *version;     /* of the focal that wrote it; or "" */
     const char *settings;    /* how it was fitted, as the JSON object that its file holds */
     int32_t L;               /* layers of that model; of LoRA one behind the highest that has it */
-    int32_t layers;          /* that have a router, or an addition */
+    int32_t layers;          /* that have groups, or see window and sinks alone, or an addition */
     focal_dtype dtype;
     int64_t parameter_count;
     /* Of groups: */
     const char *mode;      /* "directed" or "shared" */
     const char *scope;     /* "kv": a router for each key head; "layer": one for all */
+    const char *form;      /* "unit", or "raw", the paper's router: no norms, no offsets, no
+                              balance; "random": no router, groups by chance; "none": no groups,
+                              the layers see window and sinks alone */
     int32_t C, H, G;       /* of that model */
     int32_t groups, width; /* K, R */
     int32_t top, top_fit;  /* groups a query looks into: as run (0: window and sinks alone), and as
                               fitted */
     int32_t window, sinks; /* keys that are always seen */
-    bool is_raw;           /* the paper's router: no norms, no offsets, no balance */
     bool has_temperatures;
     bool is_causal; /* false: fitted with a balance over whole texts, as the paper does */
     /* Of LoRA: */

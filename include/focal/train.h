@@ -81,6 +81,7 @@ typedef struct focal_train_result {
     int64_t step, tokens; /* done and seen in all sessions */
     double loss;          /* of the last step */
     double valid_loss;    /* of the last validation; NaN: there was none */
+    double valid_kl;      /* likewise, of objective = kl; NaN also where this session had none */
     double seconds;       /* of all sessions */
     int64_t parameter_count;
 } focal_train_result;

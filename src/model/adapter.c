@@ -72,7 +72,7 @@ static void describe_groups(const focal_adapter *adapter, focal_adapter_info *in
     info->top_fit = groups->top_fit;
     info->window = groups->window;
     info->sinks = groups->sinks;
-    info->is_raw = shape->is_raw;
+    info->form = foci_groups_form(shape);
     info->has_temperatures = shape->has_temperatures;
     info->is_causal = adapter->is_causal;
     info->parameter_count = groups->number_count;
@@ -83,7 +83,7 @@ static void describe_low_ranks(const focal_adapter *adapter, focal_adapter_info 
 {
     const foci_low_ranks *low_ranks = adapter->low_ranks;
     info->kind = "lora";
-    info->mode = info->scope = "";
+    info->mode = info->scope = info->form = "";
     info->targets = adapter->targets;
     info->L = low_ranks->L;
     info->rank = low_ranks->rank;

@@ -24,6 +24,7 @@ static const char *const known_keys[] = {
     "scope",
     "mode",
     "router_form",
+    "seed",
     "top",
     "top_fit",
     "window",
@@ -91,6 +92,41 @@ static void read_layers(foci_members *r, foci_groups_shape *shape)
                               r->what);
 }
 
+static void read_form(foci_members *r, foci_groups_shape *shape)
+{
+    static const struct {
+        const char *word;
+        foci_groups_source source;
+    } forms[] = {{"unit", FOCI_GROUPS_ROUTER},
+                 {"raw", FOCI_GROUPS_ROUTER},
+                 {"random", FOCI_GROUPS_RANDOM},
+                 {"none", FOCI_GROUPS_NONE}};
+    const char *text = foci_json_string(foci_json_get(r->json, "router_form"));
+    for (size_t n = 0; text && n < FOCAL_COUNT(forms); n++) {
+        if (strcmp(text, forms[n].word) != 0) continue;
+        shape->source = forms[n].source;
+        shape->is_raw = n == 1;
+        return;
+    }
+    foci_member_fail(r, "router_form", "\"unit\", \"raw\", \"random\" or \"none\"");
+}
+
+/* Of random groups, and of no others. */
+static void read_seed(foci_members *r, foci_groups_shape *shape)
+{
+    const foci_json *value = foci_json_get(r->json, "seed");
+    const int64_t seed = foci_json_int(value, -1);
+    if (shape->source != FOCI_GROUPS_RANDOM) {
+        if (foci_json_kind(value) != FOCI_JSON_NULL)
+            foci_member_fail(r, "seed", "left out where groups are not random");
+        return;
+    }
+    if (!foci_json_is(value, FOCI_JSON_INT) || seed < 0 || seed > FOCI_GROUPS_MOST_SEED)
+        foci_member_fail(r, "seed", "a whole number from 0 to 9007199254740992");
+    else
+        shape->seed = seed;
+}
+
 static void read_shape(foci_members *r, foci_groups_shape *shape)
 {
     shape->L = foci_member_int(r, "num_hidden_layers", 1, FOCI_MAX_LAYERS);
@@ -103,7 +139,8 @@ static void read_shape(foci_members *r, foci_groups_shape *shape)
     shape->R = foci_member_int(r, "router_width", 1, FOCI_ROUTE_MAX_WIDTH);
     shape->routers = read_second(r, "scope", "kv", "layer") ? 1 : shape->G;
     shape->mode = read_second(r, "mode", "directed", "shared") ? FOCAL_SHARED : FOCAL_DIRECTED;
-    shape->is_raw = read_second(r, "router_form", "unit", "raw");
+    read_form(r, shape);
+    read_seed(r, shape);
     shape->has_temperatures = foci_member_bool(r, "has_temperatures");
     read_layers(r, shape);
 }
@@ -134,6 +171,8 @@ static void read_groups(foci_members *r, foci_adapter_config *out)
     read_fingerprint(r, out->fingerprint);
     read_shape(r, &out->shape);
     out->top = foci_member_int(r, "top", 0, out->shape.K);
+    if (out->top > 0 && out->shape.source == FOCI_GROUPS_NONE)
+        foci_member_fail(r, "top", "0 where router_form is \"none\"");
     out->top_fit = foci_member_int(r, "top_fit", 1, out->shape.K);
     out->window = foci_member_int(r, "window", 0, FOCI_MAX_CONTEXT);
     out->sinks = foci_member_int(r, "sinks", 0, FOCI_MAX_CONTEXT);

@@ -71,9 +71,6 @@ static focal_status write_tensors(writing *w, focal_dtype dtype)
     for (int32_t layer = 0; layer < L; layer++)
         for (int which = 0; which < FOCI_GROUP_TENSORS; which++)
             FOCAL_TRY(declare(w, layer, (foci_group_tensor)which, dtype));
-    if (w->count == 0)
-        return foci_fail(w->ctx, FOCAL_EINVAL, "%s: neither routers nor temperatures to write",
-                         w->path);
     w->rounded = foci_alloc(w->ctx, (size_t)w->largest, sizeof *w->rounded);
     if (!w->rounded) return FOCAL_ENOMEM;
     return foci_safetensors_writer_commit(w->file, w->path, SIZE_MAX, fill, w);
@@ -142,7 +139,8 @@ static focal_status write_config(focal_ctx *ctx, const char *path, const foci_gr
     put_int(file, "router_width", shape->R);
     put_text(file, "scope", shape->routers == shape->G ? "kv" : "layer");
     put_text(file, "mode", shape->mode == FOCAL_SHARED ? "shared" : "directed");
-    put_text(file, "router_form", shape->is_raw ? "raw" : "unit");
+    put_text(file, "router_form", foci_groups_form(shape));
+    if (shape->source == FOCI_GROUPS_RANDOM) put_int(file, "seed", shape->seed);
     put_int(file, "top", groups->top);
     put_int(file, "top_fit", groups->top_fit);
     put_int(file, "window", groups->window);
@@ -159,7 +157,15 @@ static focal_status write_config(focal_ctx *ctx, const char *path, const foci_gr
 /* What the reader would refuse must not be written: it may be the work of a night. */
 static focal_status check(focal_ctx *ctx, const foci_groups *groups, const foci_adapter_note *note)
 {
-    const int32_t K = groups->shape.K;
+    const foci_groups_shape *shape = &groups->shape;
+    const int32_t K = shape->K;
+    bool is_something = shape->has_temperatures;
+    for (int32_t n = 0; n < shape->L; n++) is_something |= shape->layers[n];
+    if (!is_something)
+        return foci_fail(ctx, FOCAL_EINVAL, "adapter: neither groups nor temperatures to write");
+    if (shape->source == FOCI_GROUPS_NONE && groups->top != 0)
+        return foci_fail(ctx, FOCAL_EINVAL, "adapter: top %d where there are no groups",
+                         groups->top);
     FOCAL_TRY(foci_adapter_check_note(ctx, note));
     if (groups->top < 0 || groups->top > K || groups->top_fit < 1 || groups->top_fit > K)
         return foci_fail(ctx, FOCAL_EINVAL, "adapter: top %d and top_fit %d of %d groups",

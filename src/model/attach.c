@@ -48,6 +48,10 @@ static focal_status choose_run(const focal_model *model, const focal_adapter *ad
                                const focal_attach_options *o, foci_groups_run *run)
 {
     const foci_groups *groups = adapter->groups;
+    if (o->top > 0 && groups->shape.source == FOCI_GROUPS_NONE)
+        return foci_fail(model->ctx, FOCAL_EINVAL,
+                         "%s: a query cannot look into %d groups, the adapter has none",
+                         adapter->path, o->top);
     const int32_t own = groups->top > 0 ? groups->top : 1; /* not used where it is 0 */
     *run = (foci_groups_run){.top = o->top > 0 ? o->top : own,
                              .window = o->has_window ? o->window : groups->window,
@@ -112,6 +116,9 @@ static uint64_t hash_adapter(const focal_model *model, const foci_groups *groups
                                 s->routers,
                                 (int32_t)s->mode,
                                 s->is_raw,
+                                (int32_t)s->source,
+                                (int32_t)(s->seed >> 32),
+                                (int32_t)s->seed,
                                 model->groups != NULL,
                                 model->near != NULL,
                                 model->adapter_temperatures != NULL,
@@ -129,15 +136,15 @@ static focal_status attach_groups(focal_model *model, const focal_adapter *adapt
     const focal_attach_options o = options ? *options : (focal_attach_options){0};
     foci_groups_run run = {0};
     foci_temperature *temperatures = NULL;
-    bool has_routers = false;
+    bool has_layers = false;
     FOCAL_TRY(check_base(model, adapter));
     FOCAL_TRY(choose_run(model, adapter, &o, &run));
-    for (int32_t n = 0; n < model->config.L; n++) has_routers |= adapter->groups->shape.layers[n];
+    for (int32_t n = 0; n < model->config.L; n++) has_layers |= adapter->groups->shape.layers[n];
     if (adapter->groups->shape.has_temperatures && !o.has_no_temperatures)
         FOCAL_TRY(new_temperatures(model, adapter, &temperatures));
     detach(model);
     model->adapter_temperatures = temperatures;
-    if (has_routers && !o.has_no_groups) {
+    if (has_layers && !o.has_no_groups) {
         if (o.has_no_distant || (o.top == 0 && adapter->groups->top == 0))
             model->near = adapter->groups;
         else

@@ -449,6 +449,7 @@ static focal_status place_back(const foci_pass *p, int32_t layer, third which, c
 static focal_attn_args attention_args(const foci_pass *p, int32_t layer, const foci_kept *a)
 {
     const foci_config *c = &p->model->config;
+    const bool is_near = foci_pass_is_near(p, layer);
     return (focal_attn_args){.H = c->H,
                              .G = c->G,
                              .D = c->D,
@@ -456,8 +457,9 @@ static focal_attn_args attention_args(const foci_pass *p, int32_t layer, const f
                              .q = a->q,
                              .k = a->k,
                              .v = a->v,
-                             .has_window = c->is_local[layer],
-                             .window = c->window,
+                             .has_window = c->is_local[layer] || is_near,
+                             .window = is_near ? p->t->groups->window : c->window,
+                             .sinks = is_near ? p->t->groups->sinks : 0,
                              .softcap = c->attn_softcap,
                              .seq_count = p->batch->span_count,
                              .seqs = p->seqs,
@@ -493,7 +495,7 @@ static focal_status attention_inside(const foci_pass *p, int32_t n)
     const thirds raw = cut(p, a->qkv), heads = cut(p, p->heads);
     const bool has_norm = c->qk_norm != FOCI_QK_NONE;
     FOCAL_TRY(read_for_attention(p, n));
-    if (foci_pass_has_router(p, n)) FOCAL_TRY(foci_pass_route(p, n, exact_input(p, n)));
+    if (foci_pass_has_groups(p, n)) FOCAL_TRY(foci_pass_route(p, n, exact_input(p, n)));
     FOCAL_TRY(project(p, w, a));
     if (has_norm) {
         FOCAL_TRY(normalise_heads(p, &w->q_norm, c->H, raw.q, heads.q));
@@ -510,7 +512,7 @@ static focal_status attention_inside(const foci_pass *p, int32_t n)
     FOCAL_TRY(place(p, n, THIRD_V, raw.v, a->v));
     focal_attn_args args = attention_args(p, n, a);
     focal_attn_gate gate;
-    if (foci_pass_has_router(p, n)) FOCAL_TRY(foci_pass_group_attention(p, n, false, &args, &gate));
+    if (foci_pass_has_groups(p, n)) FOCAL_TRY(foci_pass_group_attention(p, n, false, &args, &gate));
     TIMED(p, "attention", attention_flops(p, &args), focal_attn_forward(p->ctx, &args));
     return FOCAL_OK;
 }
@@ -593,8 +595,8 @@ static focal_status attend_back(const foci_pass *p, int32_t n)
     focal_attn_args args = attention_args(p, n, a);
     focal_attn_gate gate;
     focal_attn_grads d = {.dout = p->dout, .dq = p->dq, .dk = p->dk, .dv = p->dv};
-    if (foci_pass_has_router(p, n)) {
-        FOCAL_TRY(foci_pass_group_attention(p, n, true, &args, &gate));
+    if (foci_pass_has_groups(p, n)) FOCAL_TRY(foci_pass_group_attention(p, n, true, &args, &gate));
+    if (args.gate) {
         d.dgq = p->dgq;
         d.dgk = p->dgk;
     }

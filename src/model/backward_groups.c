@@ -6,20 +6,30 @@
 #include "base/error.h"
 #include "base/sizes.h"
 #include "model/backward_pass.h"
+#include "model/random_groups.h"
 #include "ops/residual/add.h"
 
 static const int32_t raw_sinkhorn_rounds = 10;
 
-bool foci_pass_has_router(const foci_pass *p, int32_t layer)
+/* Whether groups, or their absence, change what a layer sees. */
+static bool is_changed(const foci_pass *p, int32_t layer)
 {
     return p->options->groups && !p->is_untouched && p->t->groups->shape.layers[layer];
 }
 
-bool foci_pass_has_routers(const foci_pass *p)
+bool foci_pass_has_router(const foci_pass *p, int32_t layer)
 {
-    for (int32_t n = 0; n < p->model->config.L; n++)
-        if (foci_pass_has_router(p, n)) return true;
-    return false;
+    return is_changed(p, layer) && p->t->groups->shape.source == FOCI_GROUPS_ROUTER;
+}
+
+bool foci_pass_has_groups(const foci_pass *p, int32_t layer)
+{
+    return is_changed(p, layer) && p->t->groups->shape.source != FOCI_GROUPS_NONE;
+}
+
+bool foci_pass_is_near(const foci_pass *p, int32_t layer)
+{
+    return is_changed(p, layer) && p->t->groups->shape.source == FOCI_GROUPS_NONE;
 }
 
 focal_status foci_pass_begin_groups(foci_pass *p)
@@ -29,6 +39,7 @@ focal_status foci_pass_begin_groups(foci_pass *p)
     if (!asked) return FOCAL_OK;
     if (!groups)
         return foci_fail(p->ctx, FOCAL_EINVAL, "backward: groups are asked for, there are none");
+    if (groups->shape.source == FOCI_GROUPS_NONE) return FOCAL_OK;
     p->top = asked->top == 0 ? groups->top_fit : asked->top;
     if (p->top < 1 || p->top > groups->shape.K)
         return foci_fail(p->ctx, FOCAL_EINVAL, "backward: %d groups a query, 1 to %d are possible",
@@ -41,7 +52,7 @@ focal_status foci_pass_begin_groups(foci_pass *p)
     if (p->sinkhorn_rounds == 0 && groups->shape.is_raw) p->sinkhorn_rounds = raw_sinkhorn_rounds;
     if (p->sinkhorn_rounds < 0) p->sinkhorn_rounds = 0;
     for (int32_t n = 0; n < p->model->config.L; n++)
-        if (foci_pass_has_router(p, n)) p->router_count += groups->shape.routers;
+        if (foci_pass_has_groups(p, n)) p->router_count += groups->shape.routers;
     return FOCAL_OK;
 }
 
@@ -130,11 +141,14 @@ static focal_status balance_sequences(const foci_pass *p, const foci_kept *a)
 }
 
 /* Hard memberships by the scores, or by what Sinkhorn made of them; then the soft ones. */
-static focal_status assign(const foci_pass *p, const foci_kept *a)
+static focal_status assign(const foci_pass *p, int32_t n, const float *h)
 {
     const foci_groups_shape *s = &p->t->groups->shape;
+    const foci_kept *a = foci_kept_of(p, n);
     const int64_t rows = (int64_t)p->T * s->routers;
     const bool is_directed = s->mode == FOCAL_DIRECTED;
+    FOCAL_TRY(
+        score(p, &p->t->groups->layers[n], h, a->sk ? a->sk : a->gk, is_directed ? a->gq : NULL));
     if (p->sinkhorn_rounds > 0) FOCAL_TRY(balance_sequences(p, a));
     if (is_directed) FOCAL_TRY(focal_route_top(p->ctx, rows, s->K, 1, a->gk, a->key_groups));
     FOCAL_TRY(focal_route_top(p->ctx, rows, s->K, p->top, a->gq, a->query_groups));
@@ -189,10 +203,11 @@ static focal_status count_pairs(const foci_pass *p)
 static focal_status route(const foci_pass *p, int32_t n, const float *h)
 {
     const foci_kept *a = foci_kept_of(p, n);
-    const bool is_directed = p->t->groups->shape.mode == FOCAL_DIRECTED;
-    FOCAL_TRY(
-        score(p, &p->t->groups->layers[n], h, a->sk ? a->sk : a->gk, is_directed ? a->gq : NULL));
-    FOCAL_TRY(assign(p, a));
+    if (foci_pass_has_router(p, n))
+        FOCAL_TRY(assign(p, n, h));
+    else
+        foci_random_groups(&p->t->groups->shape, n, p->T, p->positions, p->top, a->key_groups,
+                           a->query_groups);
     FOCAL_TRY(make_keys(p, a));
     if (p->is_again) return FOCAL_OK;
     count_loads(p, a);
@@ -210,12 +225,16 @@ focal_status foci_pass_group_attention(const foci_pass *p, int32_t n, bool is_ba
 {
     const foci_groups *groups = p->t->groups;
     const foci_kept *a = foci_kept_of(p, n);
-    const bool is_soft = p->gate == FOCAL_GATE_PAPER || p->gate == FOCAL_GATE_LOG;
+    const bool has_router = foci_pass_has_router(p, n);
+    const bool is_soft = has_router && (p->gate == FOCAL_GATE_PAPER || p->gate == FOCAL_GATE_LOG);
     args->has_window = true;
     args->window = groups->window;
     args->sinks = groups->sinks;
     if (!is_soft) args->seqs = p->grouped_seqs;
     if (!is_soft && !is_back) return FOCAL_OK; /* the mask is all of it */
+    /* The sets in place are those of the layer that was routed last. */
+    if (!is_soft) FOCAL_TRY(make_keys(p, a));
+    if (!has_router) return FOCAL_OK;
     *gate = (focal_attn_gate){.kind = p->gate,
                               .K = groups->shape.K,
                               .routers = groups->shape.routers,
@@ -223,8 +242,7 @@ focal_status foci_pass_group_attention(const foci_pass *p, int32_t n, bool is_ba
                               .gq = a->gq,
                               .gk = a->gk};
     args->gate = gate;
-    /* The sets in place are those of the layer that was routed last. */
-    return is_back && !is_soft ? make_keys(p, a) : FOCAL_OK;
+    return FOCAL_OK;
 }
 
 /* ---- Backward ---- */

@@ -130,9 +130,11 @@ focal_status foci_pass_head(const foci_pass *p);
 
 /* ---- Groups (backward_groups.c) ---- */
 
-/* Whether a layer's router acts in this pass, and whether any does. */
+/* Whether a layer's groups act in this pass: those of a router, which learns, or any; and whether
+ * it sees window and sinks alone. */
 bool foci_pass_has_router(const foci_pass *p, int32_t layer);
-bool foci_pass_has_routers(const foci_pass *p);
+bool foci_pass_has_groups(const foci_pass *p, int32_t layer);
+bool foci_pass_is_near(const foci_pass *p, int32_t layer);
 /* What the call asks of groups, checked; before memory is laid out. */
 focal_status foci_pass_begin_groups(foci_pass *p);
 /* Key sets, one a sequence; and their end. */

@@ -17,6 +17,7 @@
 #include "focal/quant.h"
 #include "model/cache.h"
 #include "model/layer_temperature.h"
+#include "model/random_groups.h"
 #include "ops/embed/embed.h"
 #include "ops/gated.h"
 #include "ops/loss/loss.h"
@@ -347,6 +348,12 @@ static focal_status find_groups(const pass *p, int32_t layer, const float *h)
     const focal_router *router = &groups->layers[layer].router;
     const int64_t rows = (int64_t)p->T * router->routers;
     const focal_route_args args = {.router = router, .T = p->T, .h = h, .sk = p->key_scores};
+    if (groups->shape.source == FOCI_GROUPS_RANDOM) {
+        foci_random_groups(&groups->shape, layer, p->T, p->positions, p->cache->run.top,
+                           groups->shape.mode == FOCAL_SHARED ? NULL : p->key_groups,
+                           p->query_groups);
+        return FOCAL_OK;
+    }
     FOCAL_TRY(focal_route_scores(p->ctx, &args));
     if (groups->shape.mode == FOCAL_SHARED)
         return focal_route_top(p->ctx, rows, router->K, p->cache->run.top, p->key_scores,

@@ -10,6 +10,14 @@
 enum { MAX_ROUTER_WIDTH = 256 };
 static const int32_t default_top = 4, default_top_fit = 2, default_window = 128, default_sinks = 4;
 
+const char *foci_groups_form(const foci_groups_shape *shape)
+{
+    static const char *const names[] = {
+        [FOCI_GROUPS_RANDOM] = "random", [FOCI_GROUPS_NONE] = "none"};
+    if (shape->source == FOCI_GROUPS_ROUTER) return shape->is_raw ? "raw" : "unit";
+    return names[shape->source];
+}
+
 const char *foci_group_tensor_name(foci_group_tensor which)
 {
     static const char *const names[FOCI_GROUP_TENSORS] = {"pk", "pq",   "ak", "aq",
@@ -22,7 +30,7 @@ int64_t foci_groups_count(const foci_groups_shape *shape, int32_t layer, foci_gr
     const int64_t routers = shape->routers, R = shape->R;
     const bool is_directed = shape->mode == FOCAL_DIRECTED;
     if (which == FOCI_GROUP_LT) return shape->has_temperatures ? shape->H : 0;
-    if (!shape->layers[layer]) return 0;
+    if (!shape->layers[layer] || shape->source != FOCI_GROUPS_ROUTER) return 0;
     switch (which) {
     case FOCI_GROUP_PK:
         return routers * shape->C * R;
@@ -58,6 +66,9 @@ static focal_status check_shape(focal_ctx *ctx, const foci_groups_shape *s)
                          s->routers, s->G);
     if (s->mode != FOCAL_DIRECTED && s->mode != FOCAL_SHARED)
         return foci_fail(ctx, FOCAL_EINVAL, "groups: mode %d is unknown", (int)s->mode);
+    if (s->seed < 0 || s->seed > FOCI_GROUPS_MOST_SEED)
+        return foci_fail(ctx, FOCAL_EINVAL, "groups: seed %lld, 0 to %lld are possible",
+                         (long long)s->seed, (long long)FOCI_GROUPS_MOST_SEED);
     return FOCAL_OK;
 }
 
@@ -110,7 +121,7 @@ focal_status foci_groups_new(focal_ctx *ctx, const foci_groups_shape *shape, foc
             if (size > 0) layer->tensors[which] = next;
             next += size;
         }
-        if (shape->layers[n]) layer->router = router_of(shape, layer);
+        if (layer->tensors[FOCI_GROUP_PK]) layer->router = router_of(shape, layer);
     }
     *out = groups;
     return FOCAL_OK;

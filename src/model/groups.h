@@ -1,5 +1,6 @@
-/* Groups on a model: a router for each layer that has one, and a temperature for each head. An
- * adapter's file holds them, fitting moves them, the forward pass reads them (docs/MATH.md, 3). */
+/* Groups on a model: a router for each layer that has one, and a temperature for each head; or the
+ * controls that they are measured against. An adapter's file holds them, fitting moves them, the
+ * forward pass reads them (docs/MATH.md, 3). */
 #ifndef FOCI_MODEL_GROUPS_H
 #define FOCI_MODEL_GROUPS_H
 
@@ -18,6 +19,15 @@ typedef enum foci_group_tensor {
     FOCI_GROUP_TENSORS
 } foci_group_tensor;
 
+#define FOCI_GROUPS_MOST_SEED (INT64_C(1) << 53) /* exact in every reader of JSON */
+
+/* Where the groups of the layers that are named come from. */
+typedef enum foci_groups_source {
+    FOCI_GROUPS_ROUTER, /* the scores of a router, whose tensors the layer has */
+    FOCI_GROUPS_RANDOM, /* chance, by a seed: no tensors (model/random_groups.h) */
+    FOCI_GROUPS_NONE,   /* there are none: window and sinks are all that is seen. No tensors */
+} foci_groups_source;
+
 /* What decides which tensors there are and how large. */
 typedef struct foci_groups_shape {
     int32_t L, C, H, G; /* of the model */
@@ -25,13 +35,16 @@ typedef struct foci_groups_shape {
     int32_t R;          /* router width, 1..256 */
     int32_t routers;    /* of a layer: 1 or G */
     focal_keys_mode mode;
+    int64_t seed; /* of random groups, 0..2^53; else 0 */
+    foci_groups_source source;
     bool is_raw;                  /* the paper's router: no norms, no offsets, no balance */
     bool has_temperatures;        /* of heads, in every layer */
-    bool layers[FOCI_MAX_LAYERS]; /* which have a router: never those with a window of their own */
+    bool layers[FOCI_MAX_LAYERS]; /* which have groups, or none where others see all keys: never
+                                     those with a window of their own */
 } foci_groups_shape;
 
 typedef struct foci_groups_layer {
-    focal_router router; /* reads the tensors below; pk NULL: this layer has none */
+    focal_router router; /* reads the tensors below; pk NULL: this layer has no such tensors */
     float *tensors[FOCI_GROUP_TENSORS];
 } foci_groups_layer;
 
@@ -53,7 +66,10 @@ void foci_groups_free(focal_ctx *ctx, foci_groups *groups); /* NULL is fine */
 /* Numbers of one tensor of a layer; 0: there is no such tensor. */
 int64_t foci_groups_count(const foci_groups_shape *shape, int32_t layer, foci_group_tensor which);
 
-/* "pk", "pq", ... as files and messages say it. */
+/* "unit" or "raw" of routers, "random", "none": as files and messages say it. */
+const char *foci_groups_form(const foci_groups_shape *shape);
+
+/* "pk", "pq", ... likewise. */
 const char *foci_group_tensor_name(foci_group_tensor which);
 
 #endif /* FOCI_MODEL_GROUPS_H */

@@ -264,7 +264,7 @@ static focal_status balance(const beginning *b, int32_t layer, const foci_observ
 
 static bool is_random(const foci_run *run)
 {
-    return run->groups.init == FOCI_RUN_BEGIN_RANDOM || run->groups.method == FOCI_RUN_RANDOM;
+    return run->groups.init == FOCI_RUN_BEGIN_RANDOM;
 }
 
 static focal_status begin_layer(void *arg, int32_t layer, const foci_observed *seen)

@@ -34,36 +34,44 @@ static focal_status choose_layers(focal_ctx *ctx, const foci_run *run, const foc
                      "run: no layer of the model can have a router: all have windows of their own");
 }
 
-/* Routers are what marks layers as seeing their window alone; the least there are will do. */
-static void shrink(foci_groups_shape *shape)
+/* What the controls have in place of routers. */
+static void choose_source(const foci_run *run, foci_groups_shape *shape)
 {
-    shape->K = shape->R = shape->routers = 1;
-    shape->mode = FOCAL_DIRECTED;
-    shape->is_raw = shape->has_temperatures = false;
+    if (run->groups.method == FOCI_RUN_RANDOM) {
+        shape->source = FOCI_GROUPS_RANDOM;
+        shape->seed = run->seed;
+        shape->R = 1;
+        shape->is_raw = shape->has_temperatures = false;
+    } else if (!foci_run_has_routers(run)) {
+        shape->source = FOCI_GROUPS_NONE;
+        shape->K = shape->R = shape->routers = 1;
+        shape->mode = FOCAL_DIRECTED;
+        shape->is_raw = false;
+        shape->has_temperatures = run->groups.method == FOCI_RUN_ONLY_TEMPERATURE;
+    }
 }
 
 focal_status foci_group_setup(focal_ctx *ctx, const foci_run *run, const focal_model *model,
                               foci_groups **out)
 {
     const foci_config *c = &model->config;
-    const bool has_routers = foci_run_has_routers(run);
     foci_groups_shape shape = {.L = c->L,
                                .C = c->C,
                                .H = c->H,
                                .G = c->G,
-                               .K = has_routers ? (int32_t)run->groups.count : 1,
+                               .K = (int32_t)run->groups.count,
                                .R = (int32_t)run->groups.width,
                                .routers = run->groups.scope == FOCI_RUN_SCOPE_KV ? c->G : 1,
                                .mode = run->groups.mode == FOCI_RUN_SHARED ? FOCAL_SHARED
                                                                            : FOCAL_DIRECTED,
                                .is_raw = run->groups.router == FOCI_RUN_ROUTER_RAW,
                                .has_temperatures = run->groups.temperatures};
-    const bool is_window = run->groups.method == FOCI_RUN_ONLY_WINDOW;
     *out = NULL;
-    if (is_window) shrink(&shape);
-    if (has_routers) FOCAL_TRY(choose_layers(ctx, run, c, &shape));
+    choose_source(run, &shape);
+    if (foci_run_has_routers(run) || foci_run_is_near(run))
+        FOCAL_TRY(choose_layers(ctx, run, c, &shape));
     FOCAL_TRY(foci_groups_new(ctx, &shape, out));
-    (*out)->top = is_window ? 0 : (int32_t)foci_min64(run->groups.top, shape.K);
+    (*out)->top = foci_run_has_routers(run) ? (int32_t)foci_min64(run->groups.top, shape.K) : 0;
     (*out)->top_fit = (int32_t)foci_min64(run->groups.top_fit, shape.K);
     (*out)->window = (int32_t)run->groups.window;
     (*out)->sinks = (int32_t)run->groups.sinks;

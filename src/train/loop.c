@@ -43,6 +43,7 @@ typedef struct session {
     bool is_saved;        /* nothing has changed since the last checkpoint */
     double before, began; /* seconds of earlier sessions; the clock at the start */
     double flops_per_second, tokens_per_second; /* of the last steps, smoothed */
+    double valid_kl;                            /* of its last validation; NaN: none yet */
     bool has_samples;
     foci_collapse collapse;
     focal_train_end end;
@@ -208,7 +209,7 @@ static focal_status validate(session *s, bool *is_stopped)
     foci_batch_loss loss;
     const foci_groups_pass groups = foci_group_run(&s->run);
     const foci_backward_options options = {.is_loss_only = true,
-                                           .groups = foci_run_has_routers(&s->run) ? &groups : NULL,
+                                           .groups = foci_run_has_groups(&s->run) ? &groups : NULL,
                                            .is_kl = s->run.objective == FOCI_RUN_KL};
     focal_ctx_trim(s->ctx); /* its memory is of another size than that of steps */
     FOCAL_TRY(foci_validate(s->start.trainable, &s->validation, &s->feed, &options,
@@ -219,6 +220,7 @@ static focal_status validate(session *s, bool *is_stopped)
     s->is_saved = false;
     if (loss.targets == 0) return FOCAL_OK;
     s->state.valid_loss = loss.nll / (double)loss.targets;
+    if (loss.kl_rows > 0) s->valid_kl = loss.kl / (double)loss.kl_rows;
     return foci_journal_validation(&s->journal, s->state.step, &loss, s->state.tokens);
 }
 
@@ -315,7 +317,7 @@ static focal_status find_gradient(session *s, foci_batch_loss *loss, double *pai
     const foci_backward_options options = {.recompute = (foci_recompute)run->recompute,
                                            .scale = 1.0 / (double)s->feed.target_count,
                                            .z = run->optimiser.z_loss,
-                                           .groups = foci_run_has_routers(run) ? &groups : NULL,
+                                           .groups = foci_run_has_groups(run) ? &groups : NULL,
                                            .is_kl = is_alone && run->objective == FOCI_RUN_KL};
     *loss = (foci_batch_loss){0};
     *pairs = 0.0;
@@ -436,6 +438,7 @@ static focal_train_result result_of(const session *s)
                                 .tokens = s->state.tokens,
                                 .loss = s->state.loss,
                                 .valid_loss = s->state.valid_loss,
+                                .valid_kl = s->valid_kl,
                                 .seconds = s->state.seconds,
                                 .parameter_count = foci_parameter_count(s->start.trainable)};
 }
@@ -484,6 +487,7 @@ focal_status focal_train(focal_ctx *ctx, const focal_run *run, const char *folde
     session *s = foci_alloc(ctx, 1, sizeof *s); /* settings are long */
     if (!s) return FOCAL_ENOMEM;
     *s = (session){.ctx = ctx, .run = run->settings, .peak_flops = peak_flops};
+    s->valid_kl = (double)NAN;
     s->end = FOCAL_TRAIN_FINISHED;
     if (watch) s->journal.watch = *watch;
     focal_status status = open_session(s, folder);

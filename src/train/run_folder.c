@@ -150,18 +150,20 @@ focal_status foci_run_folder_summarise(const foci_run_folder *folder,
 {
     const focal_train_result *r = &summary->result;
     char loss[NUMBER_BYTES], valid[NUMBER_BYTES], seconds[NUMBER_BYTES], rate[NUMBER_BYTES];
+    char kl[NUMBER_BYTES + 16] = "";
     char text[SUMMARY_BYTES];
     print_number(r->loss, loss);
     print_number(r->valid_loss, valid);
+    if (isfinite(r->valid_kl)) (void)snprintf(kl, sizeof kl, ",\"valid_kl\":%.9g", r->valid_kl);
     print_number(r->seconds, seconds);
     print_number(summary->tokens_per_second, rate);
     const int bytes = snprintf(
         text, sizeof text,
         "{\"focal\":\"%d.%d.%d\",\"state\":\"%s\",\"parameters\":%lld,\"steps\":%lld,\"tokens\":"
-        "%lld,\"loss\":%s,\"valid_loss\":%s,\"seconds\":%s,\"tokens_per_second\":%s,\"threads\":"
+        "%lld,\"loss\":%s,\"valid_loss\":%s%s,\"seconds\":%s,\"tokens_per_second\":%s,\"threads\":"
         "%d,\"kernel\":\"%s\"}\n",
         FOCAL_VERSION_MAJOR, FOCAL_VERSION_MINOR, FOCAL_VERSION_PATCH, summary->state,
-        (long long)r->parameter_count, (long long)r->step, (long long)r->tokens, loss, valid,
+        (long long)r->parameter_count, (long long)r->step, (long long)r->tokens, loss, valid, kl,
         seconds, rate, focal_ctx_threads(folder->ctx), kernel_of(folder->ctx));
     foci_writer *writer = NULL;
     FOCAL_TRY(foci_writer_open(folder->ctx, folder->summary, &writer));

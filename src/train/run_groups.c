@@ -24,7 +24,14 @@ bool foci_run_has_groups(const foci_run *run)
 
 bool foci_run_has_routers(const foci_run *run)
 {
-    return foci_run_has_groups(run) && run->groups.method != FOCI_RUN_ONLY_TEMPERATURE;
+    return foci_run_has_groups(run) && run->groups.method != FOCI_RUN_ONLY_TEMPERATURE &&
+           run->groups.method != FOCI_RUN_ONLY_WINDOW;
+}
+
+bool foci_run_is_near(const foci_run *run)
+{
+    return run->groups.method == FOCI_RUN_ONLY_WINDOW ||
+           (run->groups.method == FOCI_RUN_ONLY_TEMPERATURE && run->groups.top == 0);
 }
 
 bool foci_run_has_steps(const foci_run *run)
@@ -35,13 +42,14 @@ bool foci_run_has_steps(const foci_run *run)
 
 bool foci_run_has_data(const foci_run *run)
 {
-    return run->learn == FOCI_RUN_LEARN_ALL || run->groups.method != FOCI_RUN_ONLY_WINDOW;
+    return run->learn == FOCI_RUN_LEARN_ALL ||
+           (run->groups.method != FOCI_RUN_ONLY_WINDOW && run->groups.method != FOCI_RUN_RANDOM);
 }
 
 /* Whether what is fitted sees fewer keys than the model, and so has something to learn from it. */
 static bool sees_less(const foci_run *run)
 {
-    return run->groups.method != FOCI_RUN_ONLY_TEMPERATURE && run->groups.method != FOCI_RUN_LORA;
+    return foci_run_has_routers(run) || foci_run_is_near(run);
 }
 
 /* What is not given is as docs/MATH.md, 3.5 has it, and not as training from nothing does. */
@@ -133,6 +141,10 @@ static focal_status resolve_top(focal_ctx *ctx, foci_run *run)
     const int64_t K = run->groups.count;
     if (!is_given(run, "groups.top")) run->groups.top = foci_min64(run->groups.top, K);
     if (!is_given(run, "groups.top_fit")) run->groups.top_fit = foci_min64(run->groups.top_fit, K);
+    if (run->groups.top == 0 && foci_run_has_routers(run))
+        return foci_fail(ctx, FOCAL_EINVAL,
+                         "run: groups.top is 0, which is window and sinks alone: for groups.method "
+                         "= temperature or none");
     if (run->groups.top > K || run->groups.top_fit > K)
         return foci_fail(ctx, FOCAL_EINVAL,
                          "run: groups.top is %lld and groups.top_fit %lld, there are %lld groups",

@@ -95,13 +95,15 @@ const foci_run_key foci_run_keys[FOCI_RUN_KEYS] = {
            "model without, the default where only groups learn"),
     CHOICE("groups.method", groups.method, "focus|temperature|none|random|start|lora", "focus",
            "of learn = groups: routers and temperatures learn; temperatures alone do, all keys "
-           "being seen; only window and sinks are seen; random groups, or the routers as they "
-           "begin, balanced; those three learn nothing. And in place of groups, all keys being "
-           "seen, LoRA"),
+           "being seen (or none but window and sinks: groups.top = 0); only window and sinks are "
+           "seen; groups are random; or the routers are as they begin, balanced; those three learn "
+           "nothing. And in place of groups, all keys being seen, LoRA"),
     INT("groups.count", groups.count, 0, 64, "0",
         "groups of a router; 0: no groups. Where only groups learn the default is 16"),
     INT("groups.width", groups.width, 1, 256, "16", "width of a router"),
-    INT("groups.top", groups.top, 1, 64, "4", "groups that a token looks into when the model runs"),
+    INT("groups.top", groups.top, 0, 64, "4",
+        "groups that a token looks into when the model runs; 0, of groups.method = temperature: "
+        "window and sinks alone are seen, in training too"),
     INT("groups.top_fit", groups.top_fit, 1, 64, "2",
         "groups that a token looks into while routers learn"),
     INT("groups.window", groups.window, 0, 1 << 27, "128",

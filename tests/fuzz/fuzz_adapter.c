@@ -29,13 +29,17 @@ static void check_groups(const foci_groups *groups)
     for (int32_t n = 0; n < groups->shape.L; n++) {
         const foci_groups_layer *layer = &groups->layers[n];
         const focal_router *r = &layer->router;
-        require((r->pk != NULL) == groups->shape.layers[n], "a router where there is none");
+        const bool has_router =
+            groups->shape.layers[n] && groups->shape.source == FOCI_GROUPS_ROUTER;
+        require((r->pk != NULL) == has_router, "a router where there is none");
         if (r->pk) require(isfinite(r->e[(int64_t)r->routers * r->K * r->R - 1]), "no centroid");
         const float *lt = layer->tensors[FOCI_GROUP_LT];
         for (int32_t h = 0; lt && h < groups->shape.H; h++)
             require(fabsf(lt[h]) <= 20.0F, "a temperature beyond the limits");
     }
     require(groups->top >= 0 && groups->top <= groups->shape.K, "more groups than there are");
+    require(groups->top == 0 || groups->shape.source != FOCI_GROUPS_NONE, "groups of none");
+    require(groups->shape.seed >= 0 && groups->shape.seed <= FOCI_GROUPS_MOST_SEED, "a bad seed");
     require(groups->top_fit >= 1 && groups->top_fit <= groups->shape.K, "fitted without groups");
 }
 
@@ -67,7 +71,10 @@ static void try_adapter(focal_ctx *ctx, foci_adapter_config *config, const uint8
     require((status == FOCAL_OK) == (adapter != NULL), "status and adapter disagree");
     if (adapter) {
         const focal_adapter_info info = focal_adapter_describe(adapter);
-        require(info.settings[0] == '{' && info.parameter_count > 0, "an odd description");
+        const bool has_numbers =
+            !adapter->groups || adapter->groups->shape.source == FOCI_GROUPS_ROUTER;
+        require(info.settings[0] == '{', "an odd description");
+        require(info.parameter_count > 0 || !has_numbers, "an adapter of nothing");
         require(!adapter->groups != !adapter->low_ranks, "of both kinds, or of none");
         if (adapter->groups)
             check_groups(adapter->groups);

@@ -52,6 +52,37 @@ const foci_groups_shape adapter_shapes[ADAPTER_SHAPES] = {
      .is_raw = true,
      .has_temperatures = true,
      .layers = {true}},
+    {.L = 2,
+     .C = 6,
+     .H = 4,
+     .G = 2,
+     .K = 9,
+     .R = 1,
+     .routers = 2,
+     .mode = FOCAL_DIRECTED,
+     .seed = INT64_C(9007199254740992),
+     .source = FOCI_GROUPS_RANDOM,
+     .layers = {true, true}},
+    /* window and sinks alone, without and with temperatures */
+    {.L = 2,
+     .C = 6,
+     .H = 4,
+     .G = 2,
+     .K = 1,
+     .R = 1,
+     .routers = 1,
+     .source = FOCI_GROUPS_NONE,
+     .layers = {false, true}},
+    {.L = 2,
+     .C = 6,
+     .H = 4,
+     .G = 2,
+     .K = 1,
+     .R = 1,
+     .routers = 1,
+     .source = FOCI_GROUPS_NONE,
+     .has_temperatures = true,
+     .layers = {true, true}},
     /* temperatures alone */
     {.L = 4, .C = 5, .H = 2, .G = 2, .K = 4, .R = 2, .routers = 2, .has_temperatures = true},
 };
@@ -63,6 +94,7 @@ foci_groups *adapter_groups(focal_ctx *ctx, const foci_groups_shape *shape)
     for (int64_t n = 0; n < groups->number_count; n++)
         groups->numbers[n] = 2.0F * foci_random_normal(9, 1, (uint64_t)n);
     groups->top = shape->K > 2 ? 3 : 1;
+    if (shape->source == FOCI_GROUPS_NONE) groups->top = 0;
     groups->top_fit = shape->K > 1 ? 2 : 1;
     groups->window = 17;
     groups->sinks = 2;

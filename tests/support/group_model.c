@@ -96,6 +96,8 @@ void group_adapter_open(focal_ctx *ctx, const group_kind *kind, uint64_t seed,
                                .R = 4,
                                .routers = kind->routers,
                                .mode = kind->mode,
+                               .seed = kind->source == FOCI_GROUPS_RANDOM ? (int64_t)seed : 0,
+                               .source = kind->source,
                                .is_raw = kind->is_raw,
                                .has_temperatures = kind->has_temperatures};
     memcpy(shape.layers, kind->layers, sizeof kind->layers);
@@ -104,7 +106,7 @@ void group_adapter_open(focal_ctx *ctx, const group_kind *kind, uint64_t seed,
     foci_groups *groups = adapter->groups;
     for (int64_t n = 0; n < groups->number_count; n++)
         groups->numbers[n] = 0.3F * foci_random_normal(seed, 1, (uint64_t)n);
-    groups->top = 2;
+    groups->top = kind->source == FOCI_GROUPS_NONE ? 0 : 2;
     groups->window = GROUP_WINDOW;
     groups->sinks = GROUP_SINKS;
 }

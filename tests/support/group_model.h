@@ -32,6 +32,7 @@ typedef struct group_kind {
     int32_t routers; /* 1 or GROUP_G */
     bool has_temperatures, is_raw;
     bool layers[GROUP_L];
+    foci_groups_source source;
 } group_kind;
 
 /* Random numbers of a seed; top 2, the window and the sinks above. adapter->groups is freed by

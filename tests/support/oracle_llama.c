@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "focal/quant.h"
+#include "model/random_groups.h"
 #include "support/check.h"
 #include "support/oracle_attn.h"
 #include "support/oracle_matmul.h"
@@ -130,6 +131,28 @@ static void choose(const oracle_llama *a, const double *scores, int32_t top, uin
     }
 }
 
+/* The same of groups by chance, which nothing but a seed decides: those of the whole text. */
+static void draw(const oracle_llama *a, int32_t layer, uint64_t *query_groups, uint64_t *key_groups)
+{
+    const foci_groups_shape *s = &a->groups.groups->shape;
+    const int64_t rows = (int64_t)a->T * s->routers, top = a->groups.run.top;
+    const bool is_shared = s->mode == FOCAL_SHARED;
+    int32_t *positions = new_array((size_t)a->T, sizeof *positions);
+    int32_t *keys = new_array((size_t)rows, sizeof *keys);
+    int32_t *queries = new_array((size_t)(rows * top), sizeof *queries);
+    for (int32_t i = 0; i < a->T; i++) positions[i] = i;
+    foci_random_groups(s, layer, a->T, positions, (int32_t)top, is_shared ? NULL : keys, queries);
+    for (int64_t n = 0; n < rows; n++) {
+        const int64_t at = n % s->routers * a->T + n / s->routers;
+        query_groups[at] = 0;
+        for (int64_t k = 0; k < top; k++) query_groups[at] |= (uint64_t)1 << queries[n * top + k];
+        key_groups[at] = is_shared ? query_groups[at] : (uint64_t)1 << keys[n];
+    }
+    free(positions);
+    free(keys);
+    free(queries);
+}
+
 /* q / t, and who sees whom. */
 static void focus(const oracle_llama *a, int32_t layer, const double *h, double *q,
                   uint64_t *query_groups, uint64_t *key_groups, oracle_attn *problem)
@@ -146,15 +169,19 @@ static void focus(const oracle_llama *a, int32_t layer, const double *h, double 
     problem->window = run->window;
     problem->sinks = run->sinks;
     if (a->groups.has_no_distant) return;
+    problem->routers = groups->shape.routers;
+    problem->query_groups = query_groups;
+    problem->key_groups = key_groups;
+    if (groups->shape.source == FOCI_GROUPS_RANDOM) {
+        draw(a, layer, query_groups, key_groups);
+        return;
+    }
     const bool is_shared = groups->shape.mode == FOCAL_SHARED;
     const int64_t count = (int64_t)a->T * groups->shape.routers * groups->shape.K;
     double *sk = doubles(count), *sq = doubles(count);
     score(a, layer, h, sk, is_shared ? NULL : sq);
     choose(a, sk, is_shared ? run->top : 1, key_groups);
     choose(a, is_shared ? sk : sq, run->top, query_groups);
-    problem->routers = groups->shape.routers;
-    problem->query_groups = query_groups;
-    problem->key_groups = key_groups;
     free(sk);
     free(sq);
 }

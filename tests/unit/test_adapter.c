@@ -58,10 +58,11 @@ static void assert_described(const focal_adapter *adapter, const foci_groups *gr
     const int32_t want[] = {s->L, s->C, s->H,  s->G, s->K, s->R, groups->top, groups->top_fit,
                             17,   2,    layers};
     assert_memory_equal(got, want, sizeof want);
-    assert_int_equal(info.is_raw, s->is_raw);
+    assert_string_equal(info.form, foci_groups_form(s));
     assert_int_equal(info.has_temperatures, s->has_temperatures);
     assert_true(info.is_causal);
-    assert_int_equal(info.dtype, layers > 0 ? dtype : FOCAL_F32);
+    const bool has_routers = layers > 0 && s->source == FOCI_GROUPS_ROUTER;
+    assert_int_equal(info.dtype, has_routers ? dtype : FOCAL_F32);
     assert_int_equal(info.parameter_count, groups->number_count);
 }
 

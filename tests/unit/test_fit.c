@@ -356,17 +356,21 @@ static void methods(void **state)
         int64_t steps;
         int32_t layers, top;
         bool has_temperatures;
-    } cases[] = {{"groups.method=temperature", 8, 0, 1, true},
-                 {"groups.method=none", 0, 2, 0, false},
-                 {"groups.method=random", 0, 2, 2, true},
-                 {"groups.method=start", 0, 2, 2, true},
-                 {"groups.method=start\ngroups.layers=1", 0, 1, 2, true},
-                 {"groups.router=raw\ngroups.mode=shared\ngroups.scope=layer\nobjective=lm\n"
-                  "groups.balance=sinkhorn\ngroups.gate=paper\ngroups.init=random",
-                  8, 2, 2, true},
-                 {"groups.gate=log\ngroups.balance=none", 8, 2, 2, true},
-                 {"groups.method=lora", 8, 2, 0, false},
-                 {"groups.method=lora\ngroups.layers=1", 8, 1, 0, false}};
+    } cases[] = {
+        {"groups.method=temperature", 8, 0, 0, true},
+        {"groups.method=temperature\ngroups.top=0", 8, 2, 0, true},
+        {"groups.method=temperature\ngroups.top=0\nobjective=lm\ngroups.layers=1", 8, 1, 0, true},
+        {"groups.method=none", 0, 2, 0, false},
+        {"groups.method=random", 0, 2, 2, false},
+        {"groups.method=random\ngroups.mode=shared\nseed=9", 0, 2, 2, false},
+        {"groups.method=start", 0, 2, 2, true},
+        {"groups.method=start\ngroups.layers=1", 0, 1, 2, true},
+        {"groups.router=raw\ngroups.mode=shared\ngroups.scope=layer\nobjective=lm\n"
+         "groups.balance=sinkhorn\ngroups.gate=paper\ngroups.init=random",
+         8, 2, 2, true},
+        {"groups.gate=log\ngroups.balance=none", 8, 2, 2, true},
+        {"groups.method=lora", 8, 2, 0, false},
+        {"groups.method=lora\ngroups.layers=1", 8, 1, 0, false}};
     const fixture f = shared;
     for (size_t n = 0; n < FOCAL_COUNT(cases); n++) {
         tiny_watch w = {.stop_at = -1};
@@ -379,6 +383,10 @@ static void methods(void **state)
         assert_int_equal(w.result.end, FOCAL_TRAIN_FINISHED);
         assert_status(ctx, focal_adapter_open(ctx, f.tiny.out, &adapter), FOCAL_OK);
         const focal_adapter_info info = focal_adapter_describe(adapter);
+        const bool is_kl = cases[n].steps > 0 && cases[n].layers > 0 &&
+                           !strstr(cases[n].sets, "=lm") && !strstr(cases[n].sets, "=lora");
+        assert_int_equal(isfinite(w.result.valid_kl) != 0, is_kl);
+        assert_true(!is_kl || w.result.valid_kl > 0.0);
         assert_int_equal(info.layers, cases[n].layers);
         assert_int_equal(info.top, cases[n].top);
         assert_int_equal(info.has_temperatures, cases[n].has_temperatures);
@@ -406,6 +414,9 @@ static void wrong_settings_are_named(void **state)
         {"groups.first=3", "groups.first is 3"},
         {"temperature.value=0.5", "the model stays as it is"},
         {"groups.method=temperature\nobjective=kl", "nothing to teach"},
+        {"groups.top=0", "window and sinks alone"},
+        {"groups.method=random\ngroups.top=0", "window and sinks alone"},
+        {"groups.method=temperature\ngroups.top=0\ngroups.temperatures=false", "nothing to learn"},
         {"groups.layers=0,7", "names number 7"},
         {"groups.method=lora\nobjective=kl", "nothing to teach LoRA"},
         {"groups.method=lora\ngroups.layers=0,7", "names number 7"},

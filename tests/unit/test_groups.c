@@ -22,11 +22,14 @@ typedef struct case_of_groups {
 } case_of_groups;
 
 static const case_of_groups cases[] = {
-    {"directed, kv", {FOCAL_DIRECTED, GROUP_G, true, false, {true, false, true}}},
-    {"directed, layer", {FOCAL_DIRECTED, 1, true, false, {true, true, true}}},
-    {"shared, kv", {FOCAL_SHARED, GROUP_G, true, false, {false, true, true}}},
-    {"shared, layer", {FOCAL_SHARED, 1, true, false, {true, true, false}}},
-    {"the paper's", {FOCAL_SHARED, 1, true, true, {true, true, true}}},
+    {"directed, kv",
+     {FOCAL_DIRECTED, GROUP_G, true, false, {true, false, true}, FOCI_GROUPS_ROUTER}},
+    {"directed, layer", {FOCAL_DIRECTED, 1, true, false, {true, true, true}, FOCI_GROUPS_ROUTER}},
+    {"shared, kv", {FOCAL_SHARED, GROUP_G, true, false, {false, true, true}, FOCI_GROUPS_ROUTER}},
+    {"shared, layer", {FOCAL_SHARED, 1, true, false, {true, true, false}, FOCI_GROUPS_ROUTER}},
+    {"the paper's", {FOCAL_SHARED, 1, true, true, {true, true, true}, FOCI_GROUPS_ROUTER}},
+    {"random", {FOCAL_DIRECTED, GROUP_G, true, false, {true, true, true}, FOCI_GROUPS_RANDOM}},
+    {"random, shared", {FOCAL_SHARED, 1, true, false, {true, false, true}, FOCI_GROUPS_RANDOM}},
 };
 
 /* The first ones: with every kind of chains there is. */

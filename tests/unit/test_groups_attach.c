@@ -15,7 +15,8 @@
 
 enum { TOKENS = 60, V = GROUP_V };
 
-static const group_kind directed = {FOCAL_DIRECTED, GROUP_G, true, false, {true, false, true}};
+static const group_kind directed = {FOCAL_DIRECTED,      GROUP_G,           true, false,
+                                    {true, false, true}, FOCI_GROUPS_ROUTER};
 
 typedef struct rig {
     focal_ctx *ctx;

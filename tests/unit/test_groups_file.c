@@ -14,10 +14,10 @@
 enum { TOKENS = 150, SAVED = 101, V = GROUP_V, HEADER_BYTES = 64, HASH_BYTES = 8 };
 
 static const group_kind kinds[] = {
-    {FOCAL_DIRECTED, GROUP_G, true, false, {true, false, true}},
-    {FOCAL_DIRECTED, 1, false, false, {true, true, true}},
-    {FOCAL_SHARED, GROUP_G, true, false, {true, true, true}},
-    {FOCAL_SHARED, 1, true, true, {false, true, false}},
+    {FOCAL_DIRECTED, GROUP_G, true, false, {true, false, true}, FOCI_GROUPS_ROUTER},
+    {FOCAL_DIRECTED, 1, false, false, {true, true, true}, FOCI_GROUPS_ROUTER},
+    {FOCAL_SHARED, GROUP_G, true, false, {true, true, true}, FOCI_GROUPS_ROUTER},
+    {FOCAL_SHARED, 1, true, true, {false, true, false}, FOCI_GROUPS_ROUTER},
 };
 
 typedef struct rig {
