@@ -13,7 +13,7 @@
 
 enum { ASSIGNMENT_BYTES = 256, MOST_SETTINGS = 32 };
 
-#define METHODS "focus|temperature|none|random|start|lora"
+#define METHODS "focus|temperature|none|random|start|lora|scale"
 enum { METHOD_NONE = 2, METHOD_RANDOM };
 
 /* An option that is a key of run files. */
@@ -333,6 +333,7 @@ int cli_fit(int argc, char **argv)
                     "  focal fit -m smollm2 -o window --method none\n"
                     "  focal fit -m smollm2 books/*.txt -o near --method temperature --top 0\n"
                     "  focal fit -m smollm2 books/*.txt -o lora --method lora --rank 16\n"
+                    "  focal fit -m smollm2 books/*.txt -o scale --method scale\n"
                     "  focal fit run.conf -m smollm2 books/*.txt -o adapter\n"
                     "  focal generate -m smollm2 --adapter adapter -p 'Once upon a time'\n",
         .arguments = "[RUN.conf] TEXT... | DIR",

@@ -48,6 +48,9 @@ static void print_router_lines(const focal_adapter_info *a)
 static void print_near_lines(const focal_adapter_info *a)
 {
     printf("%-12s none\n", "groups");
+    if (strcmp(a->form, "scale") == 0)
+        printf("%-12s %.6g, of logits beyond the window and the first keys\n", "scale",
+               a->distant_scale);
     if (a->layers == 0)
         printf("%-12s none: all keys are seen\n", "window");
     else
@@ -59,7 +62,7 @@ static void print_group_lines(const focal_adapter_info *a)
 {
     printf("%-12s %d layers, width %d, %d query heads on %d key heads\n", "model", a->L, a->C, a->H,
            a->G);
-    if (strcmp(a->form, "none") == 0)
+    if (strcmp(a->form, "none") == 0 || strcmp(a->form, "scale") == 0)
         print_near_lines(a);
     else
         print_router_lines(a);
@@ -101,6 +104,7 @@ static void print_group_json(const focal_adapter_info *a)
            a->groups, a->width, a->top, a->top_fit, a->window, a->sinks, a->layers);
     printf("\"layers\": %d, \"width\": %d, \"heads\": %d, \"kv_heads\": %d, ", a->L, a->C, a->H,
            a->G);
+    if (strcmp(a->form, "scale") == 0) printf("\"distant_scale\": %.9g, ", a->distant_scale);
     printf("\"has_temperatures\": %s, \"is_causal\": %s, ", a->has_temperatures ? "true" : "false",
            a->is_causal ? "true" : "false");
 }

@@ -30,11 +30,13 @@ typedef struct focal_adapter_info {
     focal_dtype dtype;
     int64_t parameter_count;
     /* Of groups: */
-    const char *mode;      /* "directed" or "shared" */
-    const char *scope;     /* "kv": a router for each key head; "layer": one for all */
-    const char *form;      /* "unit", or "raw", the paper's router: no norms, no offsets, no
-                              balance; "random": no router, groups by chance; "none": no groups,
-                              the layers see window and sinks alone */
+    const char *mode;  /* "directed" or "shared" */
+    const char *scope; /* "kv": a router for each key head; "layer": one for all */
+    const char *form;  /* "unit", or "raw", the paper's router: no norms, no offsets, no
+                          balance; "random": no router, groups by chance; "none": no groups,
+                          the layers see window and sinks alone; "scale": no groups, they see
+                          all keys, and distant logits are multiplied: */
+    double distant_scale;
     int32_t C, H, G;       /* of that model */
     int32_t groups, width; /* K, R */
     int32_t top, top_fit;  /* groups a query looks into: as run (0: window and sinks alone), and as

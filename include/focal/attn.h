@@ -17,7 +17,7 @@ typedef struct focal_attn_seq {
     int32_t q_head; /* heads of q's and out's rows before its own: sequences of the same rows and
                        other heads, ascending, are key heads with keys of their own. Forward only,
                        and no lse, where it is not 0 */
-    int64_t k_row;  /* row of k, v of its first key; not used with pages */
+    int64_t k_row;  /* row of k, v of its first key; not used with pages, but by a gate */
     const void *const *k_pages; /* pages of page_rows rows each; both NULL: one block at k_row */
     const void *const *v_pages;
     int64_t page_count;     /* pages in each table */
@@ -27,9 +27,10 @@ typedef struct focal_attn_seq {
 /* How training makes the choice of groups differentiable (docs/MATH.md, 3.5). All kinds act on
  * distant pairs only: causal, outside the window, not a sink. */
 typedef enum focal_gate_kind {
-    FOCAL_GATE_PAPER = 1,   /* s sigmoid(lambda gq.gk); no key sets */
-    FOCAL_GATE_LOG = 2,     /* s + log max(gq.gk, 1e-6); no key sets */
-    FOCAL_GATE_STRAIGHT = 3 /* forward by the key sets; backward sees every causal pair */
+    FOCAL_GATE_PAPER = 1,    /* s sigmoid(lambda gq.gk); no key sets */
+    FOCAL_GATE_LOG = 2,      /* s + log max(gq.gk, 1e-6); no key sets */
+    FOCAL_GATE_STRAIGHT = 3, /* forward by the key sets; backward sees every causal pair */
+    FOCAL_GATE_SCALE = 4     /* s gq.gk; no key sets. Keys may lie in pages, forward */
 } focal_gate_kind;
 
 typedef struct focal_attn_gate {
@@ -38,7 +39,8 @@ typedef struct focal_attn_gate {
     int32_t routers; /* 1 or G */
     float lambda;    /* paper's sharpness; 0: 10 */
     const float *gq; /* (q rows, routers, K) soft memberships of the queries */
-    const float *gk; /* (k rows, routers, K) and of the keys */
+    const float *gk; /* (k rows, routers, K) and of the keys; those in pages have the rows k_row,
+                        k_row + 1, ... in order of position */
 } focal_attn_gate;
 
 /* H query heads share G key heads (H % G == 0); D floats a key, Dv a value, up to 256 each.

@@ -1,6 +1,7 @@
 /* Adapters: opening a directory, and what is in it. */
 #include "model/adapter.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/ctx.h"
@@ -73,6 +74,7 @@ static void describe_groups(const focal_adapter *adapter, focal_adapter_info *in
     info->window = groups->window;
     info->sinks = groups->sinks;
     info->form = foci_groups_form(shape);
+    if (groups->log_scale) info->distant_scale = exp((double)*groups->log_scale);
     info->has_temperatures = shape->has_temperatures;
     info->is_causal = adapter->is_causal;
     info->parameter_count = groups->number_count;

@@ -86,6 +86,8 @@ static void read_layers(foci_members *r, foci_groups_shape *shape)
         }
         before = layer;
     }
+    if (foci_json_count(list) == 0 && shape->source == FOCI_GROUPS_SCALE)
+        foci_member_fail(r, "layers", "a list of some where router_form is \"scale\"");
     if (r->status == FOCAL_OK && foci_json_count(list) == 0 && !shape->has_temperatures)
         r->status = foci_fail(r->ctx, FOCAL_EFORMAT,
                               "%s: 'layers' is empty and there are no temperatures: it is nothing",
@@ -100,7 +102,8 @@ static void read_form(foci_members *r, foci_groups_shape *shape)
     } forms[] = {{"unit", FOCI_GROUPS_ROUTER},
                  {"raw", FOCI_GROUPS_ROUTER},
                  {"random", FOCI_GROUPS_RANDOM},
-                 {"none", FOCI_GROUPS_NONE}};
+                 {"none", FOCI_GROUPS_NONE},
+                 {"scale", FOCI_GROUPS_SCALE}};
     const char *text = foci_json_string(foci_json_get(r->json, "router_form"));
     for (size_t n = 0; text && n < FOCAL_COUNT(forms); n++) {
         if (strcmp(text, forms[n].word) != 0) continue;
@@ -108,7 +111,7 @@ static void read_form(foci_members *r, foci_groups_shape *shape)
         shape->is_raw = n == 1;
         return;
     }
-    foci_member_fail(r, "router_form", "\"unit\", \"raw\", \"random\" or \"none\"");
+    foci_member_fail(r, "router_form", "\"unit\", \"raw\", \"random\", \"none\" or \"scale\"");
 }
 
 /* Of random groups, and of no others. */
@@ -171,8 +174,8 @@ static void read_groups(foci_members *r, foci_adapter_config *out)
     read_fingerprint(r, out->fingerprint);
     read_shape(r, &out->shape);
     out->top = foci_member_int(r, "top", 0, out->shape.K);
-    if (out->top > 0 && out->shape.source == FOCI_GROUPS_NONE)
-        foci_member_fail(r, "top", "0 where router_form is \"none\"");
+    if (out->top > 0 && !foci_groups_exist(&out->shape))
+        foci_member_fail(r, "top", "0 where router_form is \"none\" or \"scale\"");
     out->top_fit = foci_member_int(r, "top_fit", 1, out->shape.K);
     out->window = foci_member_int(r, "window", 0, FOCI_MAX_CONTEXT);
     out->sinks = foci_member_int(r, "sinks", 0, FOCI_MAX_CONTEXT);

@@ -10,12 +10,15 @@
 #include "base/error.h"
 
 static const char prefix[] = "base_model.model.layers.";
+static const char scale_name[] = "base_model.model.log_distant_scale"; /* of no layer: of all */
 static const double most_log = 20.0; /* as of a model's own temperatures (model_weights.c) */
 
 void foci_adapter_tensor_name(int32_t layer, foci_group_tensor which,
                               char name[FOCI_ADAPTER_NAME_BYTES])
 {
-    if (which == FOCI_GROUP_LT)
+    if (which == FOCI_GROUP_LS)
+        (void)snprintf(name, FOCI_ADAPTER_NAME_BYTES, "%s", scale_name);
+    else if (which == FOCI_GROUP_LT)
         (void)snprintf(name, FOCI_ADAPTER_NAME_BYTES, "%s%d.self_attn.log_temperature", prefix,
                        layer);
     else
@@ -27,6 +30,12 @@ bool foci_adapter_tensor_place(const foci_groups_shape *shape, const char *name,
                                foci_group_tensor *which)
 {
     char expected[FOCI_ADAPTER_NAME_BYTES];
+    if (strcmp(name, scale_name) == 0) {
+        *which = FOCI_GROUP_LS;
+        for (*layer = 0; *layer < shape->L; ++*layer)
+            if (foci_groups_count(shape, *layer, *which) > 0) return true;
+        return false;
+    }
     if (strncmp(name, prefix, sizeof prefix - 1) != 0) return false;
     const long number = strtol(name + sizeof prefix - 1, NULL, 10);
     if (number < 0 || number >= shape->L) return false;
@@ -53,6 +62,8 @@ foci_tensor foci_adapter_tensor_shape(const foci_groups_shape *shape, foci_group
         return (foci_tensor){.dims = 3, .shape = {routers, K, R, 1}};
     case FOCI_GROUP_BETA:
         return (foci_tensor){.dims = 2, .shape = {routers, K, 1, 1}};
+    case FOCI_GROUP_LS:
+        return (foci_tensor){.dims = 1, .shape = {1, 1, 1, 1}};
     default:
         return (foci_tensor){.dims = 1, .shape = {shape->H, 1, 1, 1}};
     }
@@ -61,7 +72,7 @@ foci_tensor foci_adapter_tensor_shape(const foci_groups_shape *shape, foci_group
 focal_status foci_adapter_check_numbers(focal_ctx *ctx, focal_status status, const char *path,
                                         const char *name, const float *numbers, int64_t count)
 {
-    const bool is_log = strstr(name, "log_temperature") != NULL;
+    const bool is_log = strstr(name, "log_temperature") || strcmp(name, scale_name) == 0;
     for (int64_t n = 0; n < count; n++) {
         const double value = (double)numbers[n];
         if (!isfinite(value))

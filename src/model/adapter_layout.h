@@ -13,7 +13,8 @@ enum { FOCI_ADAPTER_NAME_BYTES = 80 };
 
 /* ---- Of groups ---- */
 
-/* "base_model.model.layers.3.self_attn.router.pk", "....self_attn.log_temperature". */
+/* "base_model.model.layers.3.self_attn.router.pk", "....self_attn.log_temperature",
+ * "base_model.model.log_distant_scale". */
 void foci_adapter_tensor_name(int32_t layer, foci_group_tensor which,
                               char name[FOCI_ADAPTER_NAME_BYTES]);
 /* The way back. False: no such tensor belongs to an adapter of this shape. */
@@ -22,8 +23,8 @@ bool foci_adapter_tensor_place(const foci_groups_shape *shape, const char *name,
 /* Its dims and shape; the rest is 0. The shape must be within the limits. */
 foci_tensor foci_adapter_tensor_shape(const foci_groups_shape *shape, foci_group_tensor which);
 
-/* FOCAL_OK when nothing is NaN or infinite, and logarithms of temperatures are some that queries
- * can be divided by; else `status`, with path, tensor, place and value. */
+/* FOCAL_OK when nothing is NaN or infinite, and logarithms are of temperatures and scales that
+ * queries can have; else `status`, with path, tensor, place and value. */
 focal_status foci_adapter_check_numbers(focal_ctx *ctx, focal_status status, const char *path,
                                         const char *name, const float *numbers, int64_t count);
 

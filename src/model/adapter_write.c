@@ -159,11 +159,11 @@ static focal_status check(focal_ctx *ctx, const foci_groups *groups, const foci_
 {
     const foci_groups_shape *shape = &groups->shape;
     const int32_t K = shape->K;
-    bool is_something = shape->has_temperatures;
+    bool is_something = shape->has_temperatures && shape->source != FOCI_GROUPS_SCALE;
     for (int32_t n = 0; n < shape->L; n++) is_something |= shape->layers[n];
     if (!is_something)
-        return foci_fail(ctx, FOCAL_EINVAL, "adapter: neither groups nor temperatures to write");
-    if (shape->source == FOCI_GROUPS_NONE && groups->top != 0)
+        return foci_fail(ctx, FOCAL_EINVAL, "adapter: neither layers with groups nor temperatures");
+    if (!foci_groups_exist(shape) && groups->top != 0)
         return foci_fail(ctx, FOCAL_EINVAL, "adapter: top %d where there are no groups",
                          groups->top);
     FOCAL_TRY(foci_adapter_check_note(ctx, note));

@@ -48,7 +48,7 @@ static focal_status choose_run(const focal_model *model, const focal_adapter *ad
                                const focal_attach_options *o, foci_groups_run *run)
 {
     const foci_groups *groups = adapter->groups;
-    if (o->top > 0 && groups->shape.source == FOCI_GROUPS_NONE)
+    if (o->top > 0 && !foci_groups_exist(&groups->shape))
         return foci_fail(model->ctx, FOCAL_EINVAL,
                          "%s: a query cannot look into %d groups, the adapter has none",
                          adapter->path, o->top);
@@ -74,7 +74,7 @@ static void detach(focal_model *model)
     if (model->adapter_low_ranks) foci_model_set_low_ranks(model, NULL);
     foci_low_ranks_free(model->ctx, model->adapter_low_ranks);
     model->adapter_low_ranks = NULL;
-    model->groups = model->near = NULL;
+    model->groups = model->near = model->scaled = NULL;
     model->run = (foci_groups_run){0};
     model->adapter_hash = 0;
 }
@@ -121,6 +121,7 @@ static uint64_t hash_adapter(const focal_model *model, const foci_groups *groups
                                 (int32_t)s->seed,
                                 model->groups != NULL,
                                 model->near != NULL,
+                                model->scaled != NULL,
                                 model->adapter_temperatures != NULL,
                                 run->top,
                                 run->window,
@@ -145,13 +146,16 @@ static focal_status attach_groups(focal_model *model, const focal_adapter *adapt
     detach(model);
     model->adapter_temperatures = temperatures;
     if (has_layers && !o.has_no_groups) {
-        if (o.has_no_distant || (o.top == 0 && adapter->groups->top == 0))
+        const bool is_scaled = adapter->groups->shape.source == FOCI_GROUPS_SCALE;
+        if (is_scaled && !o.has_no_distant)
+            model->scaled = adapter->groups;
+        else if (o.has_no_distant || (o.top == 0 && adapter->groups->top == 0))
             model->near = adapter->groups;
         else
             model->groups = adapter->groups;
         model->run = run;
     }
-    if (model->groups || model->near || model->adapter_temperatures)
+    if (model->groups || model->near || model->scaled || model->adapter_temperatures)
         model->adapter_hash = hash_adapter(model, adapter->groups);
     return FOCAL_OK;
 }

@@ -513,6 +513,7 @@ static focal_status attention_inside(const foci_pass *p, int32_t n)
     focal_attn_args args = attention_args(p, n, a);
     focal_attn_gate gate;
     if (foci_pass_has_groups(p, n)) FOCAL_TRY(foci_pass_group_attention(p, n, false, &args, &gate));
+    if (foci_pass_is_scaled(p, n)) foci_pass_scale_attention(p, &args, &gate);
     TIMED(p, "attention", attention_flops(p, &args), focal_attn_forward(p->ctx, &args));
     return FOCAL_OK;
 }
@@ -588,7 +589,7 @@ static focal_status project_back(const foci_pass *p, int32_t n, bool wants_dh)
     return foci_pass_multiply_back(p, "q k v, back", &w->v, dv, stride, p->dh, FOCAL_F32, true);
 }
 
-/* The gradients of q, k and v, and of soft memberships where a router acts. */
+/* The gradients of q, k and v, and of soft memberships where a router acts, or of a scale. */
 static focal_status attend_back(const foci_pass *p, int32_t n)
 {
     const foci_kept *a = foci_kept_of(p, n);
@@ -596,12 +597,14 @@ static focal_status attend_back(const foci_pass *p, int32_t n)
     focal_attn_gate gate;
     focal_attn_grads d = {.dout = p->dout, .dq = p->dq, .dk = p->dk, .dv = p->dv};
     if (foci_pass_has_groups(p, n)) FOCAL_TRY(foci_pass_group_attention(p, n, true, &args, &gate));
+    if (foci_pass_is_scaled(p, n)) foci_pass_scale_attention(p, &args, &gate);
     if (args.gate) {
         d.dgq = p->dgq;
         d.dgk = p->dgk;
     }
     TIMED(p, "attention, back", 2.5 * attention_flops(p, &args),
           focal_attn_backward(p->ctx, &args, &d));
+    if (foci_pass_is_scaled(p, n)) foci_pass_scale_back(p);
     return FOCAL_OK;
 }
 
@@ -822,7 +825,7 @@ static int32_t lowest_that_learns(const foci_pass *p)
     int32_t n = 0;
     if (!p->t->is_frozen) return -1;
     while (n < p->model->config.L && !learns_temperature(p, n) && !foci_pass_has_router(p, n) &&
-           !learns_low_ranks(p, n))
+           !foci_pass_is_scaled(p, n) && !learns_low_ranks(p, n))
         n++;
     return n;
 }
@@ -891,6 +894,7 @@ focal_status foci_backward(foci_trainable *trainable, const foci_batch *batch,
     if (!p.memory) return FOCAL_ENOMEM;
     (void)foci_pass_lay_out(&p, p.memory);
     fill_spans(&p);
+    foci_pass_begin_scale(&p);
     focal_status status = foci_pass_make_keysets(&p);
     if (status == FOCAL_OK) status = run(&p);
     foci_pass_free_keysets(&p);

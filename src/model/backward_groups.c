@@ -24,12 +24,17 @@ bool foci_pass_has_router(const foci_pass *p, int32_t layer)
 
 bool foci_pass_has_groups(const foci_pass *p, int32_t layer)
 {
-    return is_changed(p, layer) && p->t->groups->shape.source != FOCI_GROUPS_NONE;
+    return is_changed(p, layer) && foci_groups_exist(&p->t->groups->shape);
 }
 
 bool foci_pass_is_near(const foci_pass *p, int32_t layer)
 {
     return is_changed(p, layer) && p->t->groups->shape.source == FOCI_GROUPS_NONE;
+}
+
+bool foci_pass_is_scaled(const foci_pass *p, int32_t layer)
+{
+    return is_changed(p, layer) && p->t->groups->shape.source == FOCI_GROUPS_SCALE;
 }
 
 focal_status foci_pass_begin_groups(foci_pass *p)
@@ -39,7 +44,7 @@ focal_status foci_pass_begin_groups(foci_pass *p)
     if (!asked) return FOCAL_OK;
     if (!groups)
         return foci_fail(p->ctx, FOCAL_EINVAL, "backward: groups are asked for, there are none");
-    if (groups->shape.source == FOCI_GROUPS_NONE) return FOCAL_OK;
+    if (!foci_groups_exist(&groups->shape)) return FOCAL_OK;
     p->top = asked->top == 0 ? groups->top_fit : asked->top;
     if (p->top < 1 || p->top > groups->shape.K)
         return foci_fail(p->ctx, FOCAL_EINVAL, "backward: %d groups a query, 1 to %d are possible",

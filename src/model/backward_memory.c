@@ -115,6 +115,17 @@ static void take_groups(foci_pass *p, cutter *from)
     p->drouter = take(from, most, sizeof(float));
 }
 
+static void take_scale(foci_pass *p, cutter *from)
+{
+    const foci_groups *groups = p->options->groups && !p->is_untouched ? p->t->groups : NULL;
+    if (!groups || !groups->log_scale) return;
+    p->scale_q = take(from, p->T, sizeof(float));
+    p->scale_k = take(from, p->T, sizeof(float));
+    if (p->options->is_loss_only) return;
+    p->dgq = take(from, p->T, sizeof(float));
+    p->dgk = take(from, p->T, sizeof(float));
+}
+
 /* Of the way back; a loss alone needs little of it. */
 static void take_gradients(foci_pass *p, cutter *from)
 {
@@ -173,6 +184,7 @@ size_t foci_pass_lay_out(foci_pass *p, char *base)
     take_gradients(p, &from);
     take_head(p, &from);
     take_groups(p, &from);
+    take_scale(p, &from);
     take_low_ranks(p, &from);
     p->starts = take(&from, (int64_t)p->batch->span_count + 1, sizeof *p->starts);
     p->positions = take(&from, T, sizeof *p->positions);

@@ -79,7 +79,8 @@ typedef struct foci_pass {
     int32_t router_count;           /* of all layers */
     foci_sequence_keys *keys;       /* (span_count) of the layer that was routed last */
     focal_attn_seq *grouped_seqs;   /* (span_count) with keys */
-    float *dgk, *dgq, *dsk;         /* (T,routers,K) */
+    float *dgk, *dgq, *dsk;         /* (T,routers,K); dgk and dgq of a scale, too, (T) */
+    float *scale_q, *scale_k;       /* (T) of a scale on distant logits; NULL: there is none */
     float *dh_route;                /* (T,C) */
     float *drouter;                 /* gradients of one layer's tensors, before they are added */
     float *observed_q, *observed_k; /* (T,H,D), (T,G,D) */
@@ -131,10 +132,11 @@ focal_status foci_pass_head(const foci_pass *p);
 /* ---- Groups (backward_groups.c) ---- */
 
 /* Whether a layer's groups act in this pass: those of a router, which learns, or any; and whether
- * it sees window and sinks alone. */
+ * it sees window and sinks alone, or all keys with a scale on distant logits. */
 bool foci_pass_has_router(const foci_pass *p, int32_t layer);
 bool foci_pass_has_groups(const foci_pass *p, int32_t layer);
 bool foci_pass_is_near(const foci_pass *p, int32_t layer);
+bool foci_pass_is_scaled(const foci_pass *p, int32_t layer);
 /* What the call asks of groups, checked; before memory is laid out. */
 focal_status foci_pass_begin_groups(foci_pass *p);
 /* Key sets, one a sequence; and their end. */
@@ -151,6 +153,15 @@ focal_status foci_pass_group_attention(const foci_pass *p, int32_t n, bool is_ba
                                        focal_attn_args *args, focal_attn_gate *gate);
 /* From dgk and dgq to the router's tensors, and to dh. */
 focal_status foci_pass_route_back(const foci_pass *p, int32_t n, const float *h);
+
+/* ---- The scale on distant logits (backward_scale.c) ---- */
+
+/* The gate that it is, for all layers. */
+void foci_pass_begin_scale(const foci_pass *p);
+/* Makes the arguments of dense attention those of a layer that has it. */
+void foci_pass_scale_attention(const foci_pass *p, focal_attn_args *args, focal_attn_gate *gate);
+/* From a layer's dgq to the gradient of the number. */
+void foci_pass_scale_back(const foci_pass *p);
 
 /* ---- Memory (backward_memory.c) ---- */
 

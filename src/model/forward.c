@@ -59,6 +59,9 @@ typedef struct pass {
     int32_t *key_groups, *query_groups; /* (T, routers), (T, routers, top) */
     focal_keys *keys;                   /* (item_count, stores) the sets of the layer at work */
     char *chain_rows;                   /* (threads, PLACE_ROWS) rows on their way into chains */
+    /* Of layers whose distant logits are multiplied: a gate of one group (docs/MATH.md, 3.6). */
+    float *scale_q, *scale_k; /* (T), (the longest text) */
+    focal_attn_gate scale;
     char *memory;
 } pass;
 
@@ -505,11 +508,18 @@ static bool is_near_only(const focal_model *model, int32_t layer)
     return model->near && model->near->shape.layers[layer];
 }
 
+/* Whether the logits of a layer's distant pairs are multiplied. */
+static bool is_scaled(const focal_model *model, int32_t layer)
+{
+    return model->scaled && model->scaled->shape.layers[layer];
+}
+
 /* A layer's call of attention, but for the texts. */
 static focal_attn_args attention_args(const pass *p, int32_t layer)
 {
     const foci_config *c = &p->model->config;
-    const bool is_near = is_near_only(p->model, layer);
+    const bool has_scale = is_scaled(p->model, layer);
+    const bool is_near = is_near_only(p->model, layer) || has_scale;
     return (focal_attn_args){.H = c->H,
                              .G = c->G,
                              .D = c->D,
@@ -520,6 +530,7 @@ static focal_attn_args attention_args(const pass *p, int32_t layer)
                              .window = is_near ? p->cache->run.window : c->window,
                              .sinks = is_near ? p->cache->run.sinks : 0,
                              .softcap = c->attn_softcap,
+                             .gate = has_scale ? &p->scale : NULL,
                              .seq_count = p->args->item_count,
                              .seqs = p->seqs,
                              .page_rows = FOCI_PAGE_ROWS,
@@ -793,6 +804,17 @@ static void *take(char *base, size_t *used, int64_t count, size_t size)
     return piece;
 }
 
+/* Tokens of the longest text behind the pass. */
+static int64_t longest(const pass *p)
+{
+    int64_t most = 0;
+    for (int32_t n = 0; n < p->args->item_count; n++) {
+        const focal_batch_item *item = &p->args->items[n];
+        most = foci_max64(most, (int64_t)p->cache->seqs[item->sequence].length + item->count);
+    }
+    return most;
+}
+
 static size_t lay_out(pass *p, char *base)
 {
     const foci_config *c = &p->model->config;
@@ -838,6 +860,8 @@ static size_t lay_out(pass *p, char *base)
     p->query_groups = take(base, &used, routed * p->cache->run.top, sizeof(int32_t));
     p->chain_rows = take(base, &used, groups ? (int64_t)focal_ctx_threads(p->ctx) * PLACE_ROWS : 0,
                          (size_t)p->cache->row_bytes);
+    p->scale_q = take(base, &used, p->model->scaled ? T : 0, sizeof(float));
+    p->scale_k = take(base, &used, p->model->scaled ? longest(p) : 0, sizeof(float));
     return used;
 }
 
@@ -878,6 +902,16 @@ static focal_status check_items(pass *p)
     return FOCAL_OK;
 }
 
+static void set_scale(pass *p)
+{
+    const float scale = expf(*p->model->scaled->log_scale);
+    const int64_t keys = longest(p);
+    for (int64_t i = 0; i < p->T; i++) p->scale_q[i] = scale;
+    for (int64_t j = 0; j < keys; j++) p->scale_k[j] = 1.0F;
+    p->scale = (focal_attn_gate){
+        .kind = FOCAL_GATE_SCALE, .K = 1, .routers = 1, .gq = p->scale_q, .gk = p->scale_k};
+}
+
 static focal_status run_pass(pass *p)
 {
     const focal_forward_args *a = p->args;
@@ -889,6 +923,7 @@ static focal_status run_pass(pass *p)
             p->positions[row] = p->cache->seqs[item->sequence].length + i;
         }
     }
+    if (p->model->scaled) set_scale(p);
     TIMED(p, "embedding", no_cost, embed(p));
     for (int32_t n = 0; n < p->model->config.L; n++) {
         FOCAL_TRY(attention_block(p, n));
@@ -907,6 +942,9 @@ focal_status focal_forward(focal_model *model, focal_cache *cache, const focal_f
     if (cache->groups != model->groups || cache->adapter_hash != model->adapter_hash)
         return foci_fail(p.ctx, FOCAL_EINVAL,
                          "forward: the cache was made before the model's adapter was changed");
+    if (model->scaled && cache->dtype == FOCAL_Q8_0)
+        return foci_fail(p.ctx, FOCAL_EUNSUPPORTED,
+                         "forward: a scale on distant logits takes no cache in q8_0");
     FOCAL_TRY(check_items(&p));
     p.is_few = takes_integers(model, &model->weights.layers[0].down, p.T);
     if (p.is_few) p.act = FOCAL_F32;

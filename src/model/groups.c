@@ -12,8 +12,9 @@ static const int32_t default_top = 4, default_top_fit = 2, default_window = 128,
 
 const char *foci_groups_form(const foci_groups_shape *shape)
 {
-    static const char *const names[] = {
-        [FOCI_GROUPS_RANDOM] = "random", [FOCI_GROUPS_NONE] = "none"};
+    static const char *const names[] = {[FOCI_GROUPS_RANDOM] = "random",
+                                        [FOCI_GROUPS_NONE] = "none",
+                                        [FOCI_GROUPS_SCALE] = "scale"};
     if (shape->source == FOCI_GROUPS_ROUTER) return shape->is_raw ? "raw" : "unit";
     return names[shape->source];
 }
@@ -21,8 +22,15 @@ const char *foci_groups_form(const foci_groups_shape *shape)
 const char *foci_group_tensor_name(foci_group_tensor which)
 {
     static const char *const names[FOCI_GROUP_TENSORS] = {"pk", "pq",   "ak", "aq",
-                                                          "e",  "beta", "lt"};
+                                                          "e",  "beta", "lt", "ls"};
     return names[which];
+}
+
+static bool is_lowest(const foci_groups_shape *shape, int32_t layer)
+{
+    int32_t n = 0;
+    while (n < layer && !shape->layers[n]) n++;
+    return n == layer && shape->layers[n];
 }
 
 int64_t foci_groups_count(const foci_groups_shape *shape, int32_t layer, foci_group_tensor which)
@@ -30,6 +38,8 @@ int64_t foci_groups_count(const foci_groups_shape *shape, int32_t layer, foci_gr
     const int64_t routers = shape->routers, R = shape->R;
     const bool is_directed = shape->mode == FOCAL_DIRECTED;
     if (which == FOCI_GROUP_LT) return shape->has_temperatures ? shape->H : 0;
+    if (which == FOCI_GROUP_LS)
+        return shape->source == FOCI_GROUPS_SCALE && is_lowest(shape, layer) ? 1 : 0;
     if (!shape->layers[layer] || shape->source != FOCI_GROUPS_ROUTER) return 0;
     switch (which) {
     case FOCI_GROUP_PK:
@@ -121,6 +131,7 @@ focal_status foci_groups_new(focal_ctx *ctx, const foci_groups_shape *shape, foc
             if (size > 0) layer->tensors[which] = next;
             next += size;
         }
+        if (layer->tensors[FOCI_GROUP_LS]) groups->log_scale = layer->tensors[FOCI_GROUP_LS];
         if (layer->tensors[FOCI_GROUP_PK]) layer->router = router_of(shape, layer);
     }
     *out = groups;

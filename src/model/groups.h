@@ -16,6 +16,8 @@ typedef enum foci_group_tensor {
     FOCI_GROUP_E,    /* (routers, K, R) */
     FOCI_GROUP_BETA, /* (routers, K), not where the router is raw; has no gradient */
     FOCI_GROUP_LT,   /* (H) logarithms of temperatures */
+    FOCI_GROUP_LS,   /* (1) logarithm of the scale on distant logits, of the lowest layer that has
+                        one: it is that of all */
     FOCI_GROUP_TENSORS
 } foci_group_tensor;
 
@@ -26,6 +28,8 @@ typedef enum foci_groups_source {
     FOCI_GROUPS_ROUTER, /* the scores of a router, whose tensors the layer has */
     FOCI_GROUPS_RANDOM, /* chance, by a seed: no tensors (model/random_groups.h) */
     FOCI_GROUPS_NONE,   /* there are none: window and sinks are all that is seen. No tensors */
+    FOCI_GROUPS_SCALE   /* there are none: all is seen, and distant logits are multiplied by one
+                           number, e to the power of the tensor */
 } foci_groups_source;
 
 /* What decides which tensors there are and how large. */
@@ -56,6 +60,7 @@ typedef struct foci_groups {
     foci_groups_layer *layers; /* (L) */
     float *numbers;            /* behind all tensors, layer after layer, without gaps */
     int64_t number_count;
+    float *log_scale; /* among them; NULL: there is none */
 } foci_groups;
 
 /* All tensors 0, so temperatures 1; top, window and sinks are the defaults of docs/MATH.md, 3, as
@@ -66,7 +71,13 @@ void foci_groups_free(focal_ctx *ctx, foci_groups *groups); /* NULL is fine */
 /* Numbers of one tensor of a layer; 0: there is no such tensor. */
 int64_t foci_groups_count(const foci_groups_shape *shape, int32_t layer, foci_group_tensor which);
 
-/* "unit" or "raw" of routers, "random", "none": as files and messages say it. */
+/* Whether tokens are in groups at all. */
+static inline bool foci_groups_exist(const foci_groups_shape *shape)
+{
+    return shape->source == FOCI_GROUPS_ROUTER || shape->source == FOCI_GROUPS_RANDOM;
+}
+
+/* "unit" or "raw" of routers, "random", "none", "scale": as files and messages say it. */
 const char *foci_groups_form(const foci_groups_shape *shape);
 
 /* "pk", "pq", ... likewise. */

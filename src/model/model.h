@@ -28,7 +28,8 @@ struct focal_model {
     /* What an adapter has added (focal_model_attach). */
     struct focal_adapter *adapter; /* that the model closes; NULL: none, or the caller's */
     const foci_groups *groups;     /* NULL: attention sees all keys */
-    const foci_groups *near; /* layers that have a router see window and sinks alone; NULL: no */
+    const foci_groups *near;   /* layers that have groups see window and sinks alone; NULL: no */
+    const foci_groups *scaled; /* distant logits of its layers are multiplied; NULL: no */
     foci_groups_run run;
     uint64_t adapter_hash; /* names all of it that keys and values depend on; 0: nothing */
     foci_temperature *adapter_temperatures; /* (L) beside those of the layers; NULL: none */

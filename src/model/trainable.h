@@ -46,6 +46,7 @@ typedef struct foci_trainable {
     foci_low_ranks *low_ranks;            /* that learn; NULL: none. Borrowed, as groups are */
     foci_param *params;
     int32_t param_count;
+    float *log_scale; /* gradient of the number on distant logits; NULL: there is none */
     foci_linear_grads embed, positions, head; /* head is embed where they are tied */
     foci_gain_grads final_norm;
     foci_layer_grads *layers;       /* (L) */
@@ -86,10 +87,10 @@ focal_status foci_trainable_new(focal_ctx *ctx, const foci_config *config, uint6
 
 /* Groups alone learn: the model's weights, of whatever type, are read where they lie and have no
  * gradients. Parameters are the tensors of groups but the balance, none of which decays:
- * "layers.N.router.pk", ..., "layers.N.log_temperature". The model and the groups must outlive the
- * trainable. FOCAL_EINVAL when the groups do not fit the model: other sizes, or a router in a layer
- * with a window of its own; FOCAL_EUNSUPPORTED when they have temperatures and the model has its
- * own that is not one constant for all heads. */
+ * "layers.N.router.pk", ..., "layers.N.log_temperature", "log_distant_scale". The model and the
+ * groups must outlive the trainable. FOCAL_EINVAL when the groups do not fit the model: other
+ * sizes, or a router in a layer with a window of its own; FOCAL_EUNSUPPORTED when they have
+ * temperatures and the model has its own that is not one constant for all heads. */
 focal_status foci_trainable_frozen(focal_model *model, foci_groups *groups, foci_trainable **out);
 
 /* Adds groups to what a model in training learns, at the end of the list, with the same errors.

@@ -37,6 +37,7 @@ static bool has_gradient(foci_group_tensor which)
 /* Rows as they lie; the temperatures are one. */
 static int64_t row_width(const foci_groups_shape *s, foci_group_tensor which)
 {
+    if (which == FOCI_GROUP_LS) return 1;
     return which == FOCI_GROUP_LT ? s->H : s->R;
 }
 
@@ -62,7 +63,10 @@ static void add_tensor(foci_trainable *t, int32_t n, foci_group_tensor which)
                           .is_in_layer = true,
                           .weights = t->groups->layers[n].tensors[which],
                           .gradient = t->gradients + t->gradient_count};
-    if (which == FOCI_GROUP_LT) {
+    if (which == FOCI_GROUP_LS) {
+        (void)snprintf(param->name, sizeof param->name, "log_distant_scale");
+        t->log_scale = param->gradient;
+    } else if (which == FOCI_GROUP_LT) {
         (void)snprintf(param->name, sizeof param->name, "layers.%d.log_temperature", n);
         t->layers[n].lt = param->gradient;
         t->group_temperatures[n] =

@@ -17,6 +17,7 @@
 enum {
     BEGIN_TOKENS = 16384,
     BEGIN_STREAM = 1 << 23, /* of random numbers: weights, data and samples have others */
+    LAYER_STREAMS = 7,      /* one a tensor that can begin so, and some */
     BALANCE_CALLS = 40      /* of three rounds each, where nothing learns afterwards */
 };
 
@@ -196,7 +197,7 @@ static void fill_random(const beginning *b, int32_t layer, foci_group_tensor whi
 {
     const int64_t count = foci_groups_count(&b->groups->shape, layer, which);
     float *to = b->groups->layers[layer].tensors[which];
-    const uint64_t stream = BEGIN_STREAM + (uint64_t)layer * FOCI_GROUP_TENSORS + (uint64_t)which;
+    const uint64_t stream = BEGIN_STREAM + (uint64_t)layer * LAYER_STREAMS + (uint64_t)which;
     for (int64_t n = 0; n < count; n++)
         to[n] = (float)spread * foci_random_normal((uint64_t)b->run->seed, stream, (uint64_t)n);
 }

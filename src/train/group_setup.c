@@ -43,7 +43,8 @@ static void choose_source(const foci_run *run, foci_groups_shape *shape)
         shape->R = 1;
         shape->is_raw = shape->has_temperatures = false;
     } else if (!foci_run_has_routers(run)) {
-        shape->source = FOCI_GROUPS_NONE;
+        const bool is_scale = run->groups.method == FOCI_RUN_ONLY_SCALE;
+        shape->source = is_scale ? FOCI_GROUPS_SCALE : FOCI_GROUPS_NONE;
         shape->K = shape->R = shape->routers = 1;
         shape->mode = FOCAL_DIRECTED;
         shape->is_raw = false;
@@ -68,7 +69,7 @@ focal_status foci_group_setup(focal_ctx *ctx, const foci_run *run, const focal_m
                                .has_temperatures = run->groups.temperatures};
     *out = NULL;
     choose_source(run, &shape);
-    if (foci_run_has_routers(run) || foci_run_is_near(run))
+    if (shape.source != FOCI_GROUPS_NONE || foci_run_is_near(run))
         FOCAL_TRY(choose_layers(ctx, run, c, &shape));
     FOCAL_TRY(foci_groups_new(ctx, &shape, out));
     (*out)->top = foci_run_has_routers(run) ? (int32_t)foci_min64(run->groups.top, shape.K) : 0;

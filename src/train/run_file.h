@@ -47,7 +47,8 @@ typedef enum foci_run_method {
     FOCI_RUN_ONLY_WINDOW,
     FOCI_RUN_RANDOM,
     FOCI_RUN_ONLY_START,
-    FOCI_RUN_LORA
+    FOCI_RUN_LORA,
+    FOCI_RUN_ONLY_SCALE
 } foci_run_method;
 typedef enum foci_run_lora_targets { FOCI_RUN_LORA_QV, FOCI_RUN_LORA_ALL } foci_run_lora_targets;
 typedef enum foci_run_scope { FOCI_RUN_SCOPE_KV, FOCI_RUN_SCOPE_LAYER } foci_run_scope;

@@ -25,7 +25,7 @@ bool foci_run_has_groups(const foci_run *run)
 bool foci_run_has_routers(const foci_run *run)
 {
     return foci_run_has_groups(run) && run->groups.method != FOCI_RUN_ONLY_TEMPERATURE &&
-           run->groups.method != FOCI_RUN_ONLY_WINDOW;
+           run->groups.method != FOCI_RUN_ONLY_WINDOW && run->groups.method != FOCI_RUN_ONLY_SCALE;
 }
 
 bool foci_run_is_near(const foci_run *run)
@@ -37,7 +37,8 @@ bool foci_run_is_near(const foci_run *run)
 bool foci_run_has_steps(const foci_run *run)
 {
     return run->learn == FOCI_RUN_LEARN_ALL || run->groups.method == FOCI_RUN_FOCUS ||
-           run->groups.method == FOCI_RUN_ONLY_TEMPERATURE || run->groups.method == FOCI_RUN_LORA;
+           run->groups.method == FOCI_RUN_ONLY_TEMPERATURE || run->groups.method == FOCI_RUN_LORA ||
+           run->groups.method == FOCI_RUN_ONLY_SCALE;
 }
 
 bool foci_run_has_data(const foci_run *run)
@@ -113,7 +114,9 @@ static focal_status check_frozen(focal_ctx *ctx, const foci_run *run)
         return foci_fail(ctx, FOCAL_EINVAL,
                          "run: objective = kl has nothing to teach %s: the model "
                          "that sees all keys is the best by it; set objective = lm",
-                         run->groups.method == FOCI_RUN_LORA ? "LoRA" : "temperatures alone");
+                         run->groups.method == FOCI_RUN_LORA         ? "LoRA"
+                         : run->groups.method == FOCI_RUN_ONLY_SCALE ? "a scale"
+                                                                     : "temperatures alone");
     if (run->groups.method == FOCI_RUN_ONLY_TEMPERATURE && !run->groups.temperatures)
         return foci_fail(ctx, FOCAL_EINVAL,
                          "run: groups.method = temperature with groups.temperatures = false "

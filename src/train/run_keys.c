@@ -93,11 +93,13 @@ const foci_run_key foci_run_keys[FOCI_RUN_KEYS] = {
     CHOICE("objective", objective, "lm|kl", "lm",
            "what is made small: the loss on the text; how far the model with groups is from the "
            "model without, the default where only groups learn"),
-    CHOICE("groups.method", groups.method, "focus|temperature|none|random|start|lora", "focus",
+    CHOICE("groups.method", groups.method, "focus|temperature|none|random|start|lora|scale",
+           "focus",
            "of learn = groups: routers and temperatures learn; temperatures alone do, all keys "
            "being seen (or none but window and sinks: groups.top = 0); only window and sinks are "
            "seen; groups are random; or the routers are as they begin, balanced; those three learn "
-           "nothing. And in place of groups, all keys being seen, LoRA"),
+           "nothing. And in place of groups, all keys being seen, LoRA, or one number that the "
+           "logits of keys beyond window and sinks are multiplied by"),
     INT("groups.count", groups.count, 0, 64, "0",
         "groups of a router; 0: no groups. Where only groups learn the default is 16"),
     INT("groups.width", groups.width, 1, 256, "16", "width of a router"),

@@ -38,7 +38,10 @@ static void check_groups(const foci_groups *groups)
             require(fabsf(lt[h]) <= 20.0F, "a temperature beyond the limits");
     }
     require(groups->top >= 0 && groups->top <= groups->shape.K, "more groups than there are");
-    require(groups->top == 0 || groups->shape.source != FOCI_GROUPS_NONE, "groups of none");
+    const bool is_scale = groups->shape.source == FOCI_GROUPS_SCALE;
+    require(groups->top == 0 || foci_groups_exist(&groups->shape), "groups of none");
+    require((groups->log_scale != NULL) == is_scale, "a scale where there is none");
+    require(!is_scale || fabsf(*groups->log_scale) <= 20.0F, "a scale beyond the limits");
     require(groups->shape.seed >= 0 && groups->shape.seed <= FOCI_GROUPS_MOST_SEED, "a bad seed");
     require(groups->top_fit >= 1 && groups->top_fit <= groups->shape.K, "fitted without groups");
 }

@@ -83,6 +83,16 @@ const foci_groups_shape adapter_shapes[ADAPTER_SHAPES] = {
      .source = FOCI_GROUPS_NONE,
      .has_temperatures = true,
      .layers = {true, true}},
+    /* a scale on distant logits */
+    {.L = 3,
+     .C = 6,
+     .H = 4,
+     .G = 2,
+     .K = 1,
+     .R = 1,
+     .routers = 1,
+     .source = FOCI_GROUPS_SCALE,
+     .layers = {false, true, true}},
     /* temperatures alone */
     {.L = 4, .C = 5, .H = 2, .G = 2, .K = 4, .R = 2, .routers = 2, .has_temperatures = true},
 };
@@ -94,7 +104,7 @@ foci_groups *adapter_groups(focal_ctx *ctx, const foci_groups_shape *shape)
     for (int64_t n = 0; n < groups->number_count; n++)
         groups->numbers[n] = 2.0F * foci_random_normal(9, 1, (uint64_t)n);
     groups->top = shape->K > 2 ? 3 : 1;
-    if (shape->source == FOCI_GROUPS_NONE) groups->top = 0;
+    if (!foci_groups_exist(shape)) groups->top = 0;
     groups->top_fit = shape->K > 1 ? 2 : 1;
     groups->window = 17;
     groups->sinks = 2;

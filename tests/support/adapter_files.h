@@ -6,7 +6,7 @@
 #include "model/adapter_layout.h"
 #include "support/folder.h"
 
-enum { ADAPTER_SHAPES = 8 };
+enum { ADAPTER_SHAPES = 9 };
 #define ADAPTER_DIGITS "0123456789abcdef" /* fingerprint of all of them */
 
 extern const foci_groups_shape adapter_shapes[ADAPTER_SHAPES];

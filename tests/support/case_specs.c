@@ -129,6 +129,15 @@ const attn_spec attn_gate_specs[] = {
      16, .top = 2, .gate = FOCAL_GATE_STRAIGHT, .groups = GROUPS_RANDOM},
     {.T = 300, .S = 300, .H = 2, .G = 1, .D = 64, .has_window = true, .window = 64, .sinks = 4, .K =
      16, .gate = FOCAL_GATE_LOG},
+    {.T = 40, .S = 40, .H = 4, .G = 2, .D = 16, .has_window = true, .window = 5, .sinks = 2, .K = 4,
+     .gate = FOCAL_GATE_SCALE},
+    {.T = 300, .S = 300, .H = 9, .G = 3, .D = 64, .has_window = true, .window = 64, .sinks = 4, .K =
+     1, .gate = FOCAL_GATE_SCALE, .has_one_router = true, .dtype = FOCAL_BF16},
+    {.T = 20, .S = 277, .H = 4, .G = 2, .D = 17, .has_window = true, .window = 3, .K = 2, .gate =
+     FOCAL_GATE_SCALE, .softcap = 4.0F, .heat = 3.0F, .rows = ROWS_ODD},
+    {.H = 6, .G = 2, .D = 16, .has_window = true, .window = 5, .sinks = 4, .K = 3, .gate =
+     FOCAL_GATE_SCALE, .has_one_router = true, .seq_count = 4, .lengths = {{120, 130}, {1, 90}, {7,
+     7}, {65, 65}}},
     /* across tiles: rows of queries, runs and blocks of keys, panels of groups */
     {.T = 300, .S = 300, .H = 5, .G = 5, .D = 24, .Dv = 40, .has_window = true, .window = 0, .K = 2,
      .gate = FOCAL_GATE_PAPER, .has_one_router = true, .rows = ROWS_ODD},

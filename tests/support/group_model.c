@@ -106,7 +106,7 @@ void group_adapter_open(focal_ctx *ctx, const group_kind *kind, uint64_t seed,
     foci_groups *groups = adapter->groups;
     for (int64_t n = 0; n < groups->number_count; n++)
         groups->numbers[n] = 0.3F * foci_random_normal(seed, 1, (uint64_t)n);
-    groups->top = kind->source == FOCI_GROUPS_NONE ? 0 : 2;
+    groups->top = foci_groups_exist(&shape) ? 2 : 0;
     groups->window = GROUP_WINDOW;
     groups->sinks = GROUP_SINKS;
 }

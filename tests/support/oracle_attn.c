@@ -69,7 +69,7 @@ bool oracle_sees(const oracle_attn *a, int32_t h, int32_t i, int32_t j)
     if ((behind < 0 ? -behind : behind) <= a->window) return true;
     if (j < a->sinks && behind >= 0) return true;
     if (!oracle_distant(a, i, j)) return false;
-    if (a->gate == FOCAL_GATE_PAPER || a->gate == FOCAL_GATE_LOG) return true;
+    if (a->gate && a->gate != FOCAL_GATE_STRAIGHT) return true;
     if (!a->query_groups) return false;
     const int64_t router = router_of(a, h);
     return (a->query_groups[router * a->T + i] & a->key_groups[router * a->S + j]) != 0;
@@ -85,11 +85,12 @@ static double overlap_of(const oracle_attn *a, int32_t router, int32_t i, int32_
     return sum;
 }
 
-/* MATH 3.5.2 and 3.5.3 on a distant pair. */
+/* MATH 3.5.2, 3.5.3 and 3.6.1 on a distant pair. */
 static double gated_logit(const oracle_attn *a, double s, double overlap)
 {
     if (a->gate == FOCAL_GATE_PAPER) return s / (1.0 + exp(-a->lambda * overlap));
     if (a->gate == FOCAL_GATE_LOG) return s + log(fmax(overlap, 1e-6));
+    if (a->gate == FOCAL_GATE_SCALE) return s * overlap;
     return s;
 }
 
@@ -204,6 +205,9 @@ static void gate_factors(const oracle_attn *a, double s, double overlap, double 
         *to_overlap = s * a->lambda * sigmoid * (1.0 - sigmoid);
     } else if (a->gate == FOCAL_GATE_LOG) {
         *to_overlap = overlap > 1e-6 ? 1.0 / overlap : 0.0;
+    } else if (a->gate == FOCAL_GATE_SCALE) {
+        *to_s = overlap;
+        *to_overlap = s;
     } else if (a->gate == FOCAL_GATE_STRAIGHT) {
         *to_overlap = 1.0;
     }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "focal/attn.h"
 #include "focal/quant.h"
 #include "model/random_groups.h"
 #include "support/check.h"
@@ -155,7 +156,8 @@ static void draw(const oracle_llama *a, int32_t layer, uint64_t *query_groups, u
 
 /* q / t, and who sees whom. */
 static void focus(const oracle_llama *a, int32_t layer, const double *h, double *q,
-                  uint64_t *query_groups, uint64_t *key_groups, oracle_attn *problem)
+                  uint64_t *query_groups, uint64_t *key_groups, double *scales,
+                  oracle_attn *problem)
 {
     const foci_groups *groups = a->groups.groups;
     const foci_config *c = &a->model->config;
@@ -169,6 +171,15 @@ static void focus(const oracle_llama *a, int32_t layer, const double *h, double 
     problem->window = run->window;
     problem->sinks = run->sinks;
     if (a->groups.has_no_distant) return;
+    if (groups->shape.source == FOCI_GROUPS_SCALE) { /* MATH 3.6.1 */
+        problem->gate = FOCAL_GATE_SCALE;
+        problem->K = 1;
+        for (int32_t i = 0; i < a->T; i++) scales[i] = exp((double)*groups->log_scale);
+        for (int32_t j = 0; j < a->T; j++) scales[a->T + j] = 1.0;
+        problem->gq = scales;
+        problem->gk = scales + a->T;
+        return;
+    }
     problem->routers = groups->shape.routers;
     problem->query_groups = query_groups;
     problem->key_groups = key_groups;
@@ -211,11 +222,13 @@ static void attend(const oracle_llama *a, int32_t layer, double *x)
                            .v = (a->v ? a->v : a->own_v) + at};
     uint64_t *query_groups = new_array((size_t)(T * c->G), sizeof *query_groups);
     uint64_t *key_groups = new_array((size_t)(T * c->G), sizeof *key_groups);
-    focus(a, layer, h, q, query_groups, key_groups, &problem);
+    double *scales = doubles(2 * T);
+    focus(a, layer, h, q, query_groups, key_groups, scales, &problem);
     oracle_attn_forward(&problem, &(oracle_attn_out){.out = o});
     multiply(a->T, o, &w->out, x, x);
     free(query_groups);
     free(key_groups);
+    free(scales);
     free(h);
     free(q);
     free(o);

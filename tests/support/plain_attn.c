@@ -45,6 +45,10 @@ static pair_logit logit_of(const oracle_attn *a, int32_t h, int32_t i, int32_t j
     } else if (a->gate == FOCAL_GATE_LOG) {
         pair.gated = s + logf(fmaxf(overlap, 1e-6F));
         pair.to_overlap = overlap > 1e-6F ? 1.0F / overlap : 0.0F;
+    } else if (a->gate == FOCAL_GATE_SCALE) {
+        pair.gated = s * overlap;
+        pair.to_s = overlap;
+        pair.to_overlap = s;
     } else {
         pair.to_overlap = 1.0F;
     }

@@ -95,7 +95,8 @@ static void bad_settings_are_refused(void **state)
         {"\"directed\"", "\"mutual\"", FOCAL_EFORMAT,
          ": 'mode' is 'mutual', it must be \"directed\" or \"shared\""},
         {"\"unit\"", "null", FOCAL_EFORMAT,
-         ": 'router_form' is missing, it must be \"unit\", \"raw\", \"random\" or \"none\""},
+         ": 'router_form' is missing, it must be \"unit\", \"raw\", \"random\", \"none\" or "
+         "\"scale\""},
         {"\"unit\"", "\"raw\", \"seed\": 3", FOCAL_EFORMAT,
          ": 'seed' is 3, it must be left out where groups are not random"},
         {"\"unit\"", "\"random\"", FOCAL_EFORMAT,
@@ -103,7 +104,7 @@ static void bad_settings_are_refused(void **state)
         {"\"unit\"", "\"random\", \"seed\": 9007199254740993", FOCAL_EFORMAT,
          ": 'seed' is 9007199254740993, it must be a whole number from 0 to 9007199254740992"},
         {"\"unit\"", "\"none\"", FOCAL_EFORMAT,
-         ": 'top' is 3, it must be 0 where router_form is \"none\""},
+         ": 'top' is 3, it must be 0 where router_form is \"none\" or \"scale\""},
         {"\"unit\"", "\"random\", \"seed\": 3", FOCAL_EUNSUPPORTED,
          "tensor '" PK "' has no place in the adapter that adapter_config.json describes"},
         {"top\": 3", "top\": 6", FOCAL_EFORMAT,

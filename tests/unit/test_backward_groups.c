@@ -77,7 +77,7 @@ static foci_groups_shape shape_of(const foci_config *c, kind is)
 /* The numbers of tools/golden_groups.py. */
 static foci_groups *new_groups(focal_ctx *ctx, const foci_groups_shape *shape)
 {
-    static const double scales[FOCI_GROUP_TENSORS] = {0.4, 0.4, 0.3, 0.3, 0.8, 0.2, 0.25};
+    static const double scales[FOCI_GROUP_TENSORS] = {0.4, 0.4, 0.3, 0.3, 0.8, 0.2, 0.25, 0.0};
     foci_groups *groups = NULL;
     assert_status(ctx, foci_groups_new(ctx, shape, &groups), FOCAL_OK);
     groups->window = WINDOW;

@@ -370,7 +370,9 @@ static void methods(void **state)
          8, 2, 2, true},
         {"groups.gate=log\ngroups.balance=none", 8, 2, 2, true},
         {"groups.method=lora", 8, 2, 0, false},
-        {"groups.method=lora\ngroups.layers=1", 8, 1, 0, false}};
+        {"groups.method=lora\ngroups.layers=1", 8, 1, 0, false},
+        {"groups.method=scale\noptimiser.lr=0.1", 8, 2, 0, false},
+        {"groups.method=scale\ngroups.layers=1\nobjective=lm", 8, 1, 0, false}};
     const fixture f = shared;
     for (size_t n = 0; n < FOCAL_COUNT(cases); n++) {
         tiny_watch w = {.stop_at = -1};
@@ -384,7 +386,8 @@ static void methods(void **state)
         assert_status(ctx, focal_adapter_open(ctx, f.tiny.out, &adapter), FOCAL_OK);
         const focal_adapter_info info = focal_adapter_describe(adapter);
         const bool is_kl = cases[n].steps > 0 && cases[n].layers > 0 &&
-                           !strstr(cases[n].sets, "=lm") && !strstr(cases[n].sets, "=lora");
+                           !strstr(cases[n].sets, "=lm") && !strstr(cases[n].sets, "=lora") &&
+                           !strstr(cases[n].sets, "=scale");
         assert_int_equal(isfinite(w.result.valid_kl) != 0, is_kl);
         assert_true(!is_kl || w.result.valid_kl > 0.0);
         assert_int_equal(info.layers, cases[n].layers);
@@ -419,6 +422,7 @@ static void wrong_settings_are_named(void **state)
         {"groups.method=temperature\ngroups.top=0\ngroups.temperatures=false", "nothing to learn"},
         {"groups.layers=0,7", "names number 7"},
         {"groups.method=lora\nobjective=kl", "nothing to teach LoRA"},
+        {"groups.method=scale\nobjective=kl", "nothing to teach a scale"},
         {"groups.method=lora\ngroups.layers=0,7", "names number 7"},
         {"groups.method=lora\nlora.rank=0", "lora.rank"},
         {"groups.width=17", "at most"},

@@ -65,6 +65,7 @@ static fixture open_fixture(const char *name, foci_groups_source source, focal_d
     f.groups->top = source == FOCI_GROUPS_RANDOM ? 2 : 0;
     for (int64_t n = 0; n < f.groups->number_count; n++)
         f.groups->numbers[n] = (float)(0.25 * sin(1.7 * (double)n + 0.6));
+    if (f.groups->log_scale) *f.groups->log_scale = 0.35F; /* distant logits grow */
     assert_status(f.ctx, foci_trainable_frozen(f.model, f.groups, &f.t), FOCAL_OK);
     read_text(name, &f);
     return f;
@@ -105,14 +106,18 @@ static const struct {
     {"window alone", "llama", FOCI_GROUPS_NONE, true},
     {"window alone, text", "qwen3", FOCI_GROUPS_NONE, false},
     {"window alone, windows", "gemma2", FOCI_GROUPS_NONE, true},
+    {"scale", "llama", FOCI_GROUPS_SCALE, false},
+    {"scale, query-key norm", "qwen3", FOCI_GROUPS_SCALE, true},
+    {"scale, windows and soft-cap", "gemma2", FOCI_GROUPS_SCALE, false},
 };
 
 /* Each number for itself: there are few. Differences of float32 losses are good to about 1e-3. */
 static void gradient_is_the_slope(void **state)
 {
     (void)state;
-    static const double step = 0.02;
     for (size_t c = 0; c < FOCAL_COUNT(controls); c++) {
+        /* a scale bends the loss more than temperatures do */
+        const double step = controls[c].source == FOCI_GROUPS_SCALE ? 0.004 : 0.02;
         fixture f = open_fixture(controls[c].model, controls[c].source, FOCAL_F32, 2);
         const foci_groups_pass pass = {.top = 2};
         const foci_backward_options options = {
@@ -187,7 +192,7 @@ static void loss_is_that_of_the_model_as_it_runs(void **state)
         const foci_backward_options with = {.is_loss_only = true, .groups = &pass};
         const foci_backward_options without = {.is_loss_only = true};
         const double fitted = call(&f, &with).nll, dense = call(&f, &without).nll;
-        assert_true(fabs(fitted - dense) > 1e-3 * dense); /* it does something */
+        assert_true(fabs(fitted - dense) > 1e-4 * dense); /* it does something */
         for (size_t n = 0; n < FOCAL_COUNT(steps); n++) {
             const double run = run_model(&f, steps[n]);
             if (!(fabs(run - fitted) < 1e-5 * fitted))
@@ -196,6 +201,54 @@ static void loss_is_that_of_the_model_as_it_runs(void **state)
         }
         close_fixture(&f);
     }
+}
+
+/* Dense attention, where it is 1 or nothing is distant. */
+static void scale_is_of_distant_logits_alone(void **state)
+{
+    (void)state;
+    fixture f = open_fixture("llama", FOCI_GROUPS_SCALE, FOCAL_F32, 2);
+    const foci_groups_pass pass = {.top = 1};
+    const foci_backward_options with = {.is_loss_only = true, .groups = &pass};
+    const foci_backward_options without = {.is_loss_only = true};
+    const double dense = call(&f, &without).nll;
+    *f.groups->log_scale = 0.0F; /* times 1 */
+    assert_true(fabs(call(&f, &with).nll - dense) < 1e-6 * dense);
+    *f.groups->log_scale = -0.7F;
+    assert_true(fabs(call(&f, &with).nll - dense) > 1e-3 * dense);
+    f.groups->window = TOKENS; /* nothing is distant */
+    assert_true(fabs(call(&f, &with).nll - dense) < 1e-6 * dense);
+    f.groups->window = 0;
+    f.groups->sinks = TOKENS;
+    assert_true(fabs(call(&f, &with).nll - dense) < 1e-6 * dense);
+    close_fixture(&f);
+}
+
+static void a_scale_takes_no_cache_in_q8(void **state)
+{
+    (void)state;
+    static char path[] = "controls";
+    fixture f = open_fixture("llama", FOCI_GROUPS_SCALE, FOCAL_F32, 1);
+    focal_adapter adapter = {.ctx = f.ctx, .path = path, .groups = f.groups};
+    focal_cache *cache = NULL;
+    const focal_cache_options options = {.dtype = FOCAL_Q8_0, .has_dtype = true};
+    const focal_batch_item item = {0, 8, f.ids, 0};
+    const focal_forward_args args = {.item_count = 1, .items = &item};
+    const focal_attach_options top = {.top = 1};
+    (void)snprintf(adapter.fingerprint, sizeof adapter.fingerprint, "%s",
+                   focal_model_fingerprint(f.model));
+    assert_status(f.ctx, focal_model_attach(f.model, &adapter, &top), FOCAL_EINVAL);
+    assert_string_equal(focal_ctx_error(f.ctx),
+                        "controls: a query cannot look into 1 groups, the adapter has none");
+    assert_status(f.ctx, focal_model_attach(f.model, &adapter, NULL), FOCAL_OK);
+    if (focal_cache_new(f.model, &options, &cache) == FOCAL_OK) {
+        assert_status(f.ctx, focal_forward(f.model, cache, &args), FOCAL_EUNSUPPORTED);
+        assert_string_equal(focal_ctx_error(f.ctx),
+                            "forward: a scale on distant logits takes no cache in q8_0");
+        focal_cache_free(cache);
+    }
+    assert_status(f.ctx, focal_model_attach(f.model, NULL, NULL), FOCAL_OK);
+    close_fixture(&f);
 }
 
 static void bits_do_not_depend_on_threads_or_memory(void **state)
@@ -228,6 +281,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gradient_is_the_slope),
         cmocka_unit_test(loss_is_that_of_the_model_as_it_runs),
+        cmocka_unit_test(scale_is_of_distant_logits_alone),
+        cmocka_unit_test(a_scale_takes_no_cache_in_q8),
         cmocka_unit_test(bits_do_not_depend_on_threads_or_memory),
     };
     return cmocka_run_group_tests_name("group controls", tests, NULL, NULL);

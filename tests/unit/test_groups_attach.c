@@ -182,7 +182,8 @@ static void detaching_leaves_nothing(void **state)
     close_rig(&r);
 }
 
-/* Nothing but an adapter's temperatures, and nothing but its window. */
+/* Nothing but an adapter's temperatures, and nothing but its window; and a scale on distant logits
+ * beside temperatures. */
 static void parts_are_as_defined(void **state)
 {
     static double exact[TOKENS * V];
@@ -190,10 +191,19 @@ static void parts_are_as_defined(void **state)
     double *kv = new_array((size_t)count * 2, sizeof *kv);
     rig r;
     open_rig(*state, &r);
-    for (int part = 0; part < 3; part++) {
+    for (int part = 0; part < 4; part++) {
+        const bool is_near = part == 1 || part == 2, is_scaled = part == 3;
         const focal_attach_options options = {.has_no_groups = part == 0,
-                                              .has_no_distant = part > 0,
+                                              .has_no_distant = is_near,
                                               .has_no_temperatures = part == 2};
+        if (is_scaled) {
+            const group_kind scale = {FOCAL_DIRECTED,   1, true, false, {true, false, true},
+                                      FOCI_GROUPS_SCALE};
+            attach(&r, NULL, NULL);
+            group_adapter_close(&r.adapter);
+            group_adapter_open(r.ctx, &scale, 1, &r.adapter);
+            *r.adapter.groups->log_scale = 0.4F;
+        }
         attach(&r, &r.adapter, &options);
         const float *got = logits_of(&r);
         double largest = 0.0, far = 0.0;
@@ -205,8 +215,8 @@ static void parts_are_as_defined(void **state)
                                      .logits = exact,
                                      .groups = {.groups = r.adapter.groups,
                                                 .run = {part > 0, GROUP_WINDOW, GROUP_SINKS},
-                                                .has_no_distant = part > 0,
-                                                .has_temperatures = part < 2}};
+                                                .has_no_distant = is_near,
+                                                .has_temperatures = part != 2}};
         oracle_llama_forward(&oracle);
         for (int n = 0; n < TOKENS * V; n++) {
             largest = fmax(largest, fabs(exact[n]));

@@ -235,6 +235,19 @@ static const oracle_attn shapes[] = {
      .K = 3,
      .routers = 1,
      .gate = FOCAL_GATE_LOG},
+    {.T = 8,
+     .S = 8,
+     .H = 4,
+     .G = 2,
+     .D = 2,
+     .Dv = 2,
+     .has_window = true,
+     .window = 1,
+     .sinks = 1,
+     .K = 1,
+     .routers = 1,
+     .gate = FOCAL_GATE_SCALE,
+     .softcap = 2.0},
 };
 
 static void check_gradients(const oracle_attn *shape, bool has_groups, uint64_t seed)

@@ -198,7 +198,8 @@ static focal_status check_gate(focal_ctx *ctx, const focal_attn_args *a)
 {
     const focal_attn_gate *gate = a->gate;
     const bool is_straight = gate->kind == FOCAL_GATE_STRAIGHT;
-    if (!is_straight && gate->kind != FOCAL_GATE_PAPER && gate->kind != FOCAL_GATE_LOG)
+    const bool is_scale = gate->kind == FOCAL_GATE_SCALE;
+    if (!is_straight && !is_scale && gate->kind != FOCAL_GATE_PAPER && gate->kind != FOCAL_GATE_LOG)
         return foci_fail(ctx, FOCAL_EINVAL, "gate: kind %d is not known", (int)gate->kind);
     if (!a->has_window || a->is_bidirectional)
         return foci_fail(ctx, FOCAL_EINVAL, "gate: a gate needs a window and causal order");
@@ -213,7 +214,7 @@ static focal_status check_gate(focal_ctx *ctx, const focal_attn_args *a)
     for (int32_t n = 0; n < a->seq_count; n++) {
         const focal_attn_seq *seq = &a->seqs[n];
         const focal_keys *keys = seq->keys;
-        if (seq->k_pages)
+        if (seq->k_pages && !is_scale)
             return foci_fail(ctx, FOCAL_EUNSUPPORTED, "gate: keys must not lie in pages");
         if (!is_straight && keys)
             return foci_fail(ctx, FOCAL_EINVAL, "gate: this kind takes no key sets");

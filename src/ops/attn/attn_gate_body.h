@@ -40,10 +40,11 @@ FOCI_INLINE vec gate_power(const focal_attn_gate *gate, vec m)
     return v_exp(v_min(v_set1(80.0F), v_mul(m, v_set1(-gate->lambda))));
 }
 
-/* s' of (3.5.2) and (3.5.3). */
+/* s' of (3.5.2), (3.5.3) and (3.6.1). */
 FOCI_INLINE vec gated_logit(const focal_attn_gate *gate, vec s, vec m)
 {
     if (gate->kind == FOCAL_GATE_PAPER) return v_div(s, v_add(v_set1(1.0F), gate_power(gate, m)));
+    if (gate->kind == FOCAL_GATE_SCALE) return v_mul(s, m);
     return v_add(s, v_log(v_max(v_set1(least_overlap), m)));
 }
 
@@ -58,6 +59,11 @@ FOCI_INLINE void gate_slopes(const focal_attn_gate *gate, vec s, vec m, vec *by_
         /* 1 - sigmoid as power sigmoid: the difference would lose all digits of an open gate */
         const vec spread = v_mul(v_mul(power, *by_s), *by_s);
         *by_m = v_mul(v_mul(s, v_set1(gate->lambda)), spread);
+        return;
+    }
+    if (gate->kind == FOCAL_GATE_SCALE) {
+        *by_s = m;
+        *by_m = s;
         return;
     }
     *by_m = v_select(v_greater(m, v_set1(least_overlap)), v_div(one, m), v_zero());

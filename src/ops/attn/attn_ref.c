@@ -185,6 +185,7 @@ static double gated_logit(const focal_attn_args *a, const seen_list *list, int32
     if (a->gate->kind == FOCAL_GATE_PAPER)
         return list->logit[n] * sigmoid((double)a->gate->lambda * list->gate[n]);
     if (a->gate->kind == FOCAL_GATE_LOG) return list->logit[n] + log(fmax(list->gate[n], 1e-6));
+    if (a->gate->kind == FOCAL_GATE_SCALE) return list->logit[n] * list->gate[n];
     return list->logit[n];
 }
 
@@ -319,6 +320,10 @@ static void backward_row(const ref_call *call, int32_t g, int32_t h, int32_t i, 
                 const double lambda = (double)a->gate->lambda, open = sigmoid(lambda * gate);
                 dgate = ds * list->logit[n] * lambda * open * (1.0 - open);
                 ds *= open;
+            }
+            if (a->gate->kind == FOCAL_GATE_SCALE) {
+                dgate = ds * list->logit[n];
+                ds *= gate;
             }
             const float *gk = a->gate->gk + ((call->seq->k_row + row) * a->gate->routers +
                                              foci_router_of(a->gate->routers, g)) *
