@@ -27,7 +27,7 @@ def expected(config):
     shapes = {}
     for layer in range(config["num_hidden_layers"]):
         place = f"base_model.model.layers.{layer}.self_attn."
-        if layer in config["layers"]:
+        if layer in config["layers"] and config["router_form"] in ("unit", "raw"):
             for side in "kq" if is_directed else "k":
                 shapes[f"{place}router.p{side}"] = (routers, width, router)
                 if is_unit:
@@ -37,6 +37,8 @@ def expected(config):
                 shapes[place + "router.beta"] = (routers, config["groups"])
         if config["has_temperatures"]:
             shapes[place + "log_temperature"] = (config["num_attention_heads"],)
+    if config["router_form"] == "scale":
+        shapes["base_model.model.log_distant_scale"] = (1,)
     return shapes
 
 
