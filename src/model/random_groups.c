@@ -15,7 +15,7 @@ static void choose(uint64_t seed, uint64_t stream, uint64_t position, int32_t K,
                    int32_t *groups)
 {
     int32_t row[FOCAL_MAX_GROUPS];
-    for (int32_t c = 0; c < K; c++) row[c] = c;
+    for (int32_t c = 0; c < FOCAL_MAX_GROUPS; c++) row[c] = c;
     for (int32_t n = 0; n < top; n++) {
         const uint64_t counter = position * FOCAL_MAX_GROUPS + (uint64_t)n;
         const int32_t at = n + (int32_t)foci_random_below(seed, stream, counter, (uint32_t)(K - n));

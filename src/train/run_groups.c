@@ -75,6 +75,8 @@ static void take_defaults(foci_run *run)
                     {"validation.tokens", "16384"}};
     /* LoRA moves weights that every token passes: what routers need would throw the model off. */
     static const double lora_rate = 0.0002;
+    /* A single number has far to go in the same steps. */
+    static const double scale_rate = 0.02;
     char problem[FOCI_RUN_PROBLEM];
     for (size_t n = 0; n < FOCAL_COUNT(defaults); n++) {
         const int key = foci_run_find(foci_text_of(defaults[n].key));
@@ -85,6 +87,8 @@ static void take_defaults(foci_run *run)
     if (!sees_less(run) && !is_given(run, "objective")) run->objective = FOCI_RUN_LM;
     if (run->groups.method == FOCI_RUN_LORA && !is_given(run, "optimiser.lr"))
         run->optimiser.lr = lora_rate;
+    if (run->groups.method == FOCI_RUN_ONLY_SCALE && !is_given(run, "optimiser.lr"))
+        run->optimiser.lr = scale_rate;
     if (is_given(run, "data.accumulation")) return;
     int64_t windows = foci_max64(PASS_TOKENS / run->data.length, 1);
     windows = foci_min64(windows, run->data.batch);
