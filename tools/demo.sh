@@ -1,5 +1,6 @@
 #!/bin/bash
-# The demo: a real model reads a long document, this project's own, and answers a question about it.
+# The demo: a real model reads a long document, this project's own, and answers a question about it,
+# looking at every token, then with the groups of the adapter that the project ships.
 # Usage: demo.sh FOCAL. Makes demo/document.txt. Where the model cannot be fetched, a tiny model of
 # the tests shows the same steps; it knows one sentence, and says that or nonsense.
 set -euo pipefail
@@ -11,10 +12,12 @@ tokens=7000
 mkdir -p demo
 cat docs/MATH.md ARCHITECTURE.md docs/adr/*.md CONTRIBUTING.md >demo/all.txt
 if model=$("$focal" pull smollm2); then
-    name=smollm2
+    name=smollm2 adapter=adapters/smollm2-135m-instruct
 else
     echo "focal: the model cannot be had, so a tiny one from the tests, which knows one sentence, stands in" >&2
-    model=tests/golden/models/tiny.gguf name=$model tokens=120
+    model=tests/golden/models/tiny.gguf name=$model tokens=120 adapter=demo/adapter
+    rm -rf "$adapter"
+    "$focal" fit -m "$name" -o "$adapter" --method start --groups 8 --window 16 --length 64 --quiet docs/MATH.md
 fi
 
 # As much of the documents as fits the model's context, then the README's first paragraphs.
@@ -29,9 +32,15 @@ rm -f demo/all.txt demo/ids.txt demo/about.txt
 length=$("$focal" tokenize -m "$name" -f demo/document.txt --count)
 echo "document: $length tokens, demo/document.txt"
 echo "question: $question"
-echo -n "answer: focal is"
-"$focal" generate -m "$name" -f demo/document.txt -n 80 --temp 0 --stop $'\n\n' \
-    -p "Question: $question"$'\n'"Answer: focal is"
+answer() { # LABEL [OPTIONS...]
+    echo "$1:"
+    shift
+    echo -n "focal is"
+    "$focal" generate -m "$name" -f demo/document.txt -n 80 --temp 0 --stop $'\n\n' "$@" \
+        -p "Question: $question"$'\n'"Answer: focal is"
+}
+answer "looking at every token"
+answer "looking into groups ($adapter)" --adapter "$adapter"
 
 # What the machine's own peaks would allow for the same document: arithmetic for reading it, memory
 # for writing behind it.
