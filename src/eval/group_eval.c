@@ -92,8 +92,6 @@ static focal_status choose_settings(group_run *r)
     const bool has_routers = strcmp(info.kind, "groups") == 0 && info.layers > 0;
     add_setting(e, FOCAL_GROUP_DENSE, 0);
     if (!has_routers) {
-        if (r->args->top_count > 0)
-            return foci_fail(r->ctx, FOCAL_EINVAL, "%s: it has no groups to look into", info.path);
         add_setting(e, FOCAL_GROUP_ADAPTER, 0);
         return FOCAL_OK;
     }

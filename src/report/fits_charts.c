@@ -9,19 +9,22 @@ typedef struct lines {
     foci_chart_line line[FOCAL_REPORT_MAX_FITS];
     double x[FOCAL_REPORT_MAX_FITS][FOCI_FIT_SETTINGS];
     double y[FOCAL_REPORT_MAX_FITS][FOCI_FIT_SETTINGS];
+    int32_t tops[FOCAL_REPORT_MAX_FITS][FOCI_FIT_SETTINGS];
     int32_t count;
 } lines;
 
 /* Points come in any order and stand by x; of two with one x the later stands behind. */
-static void add_point(lines *l, int32_t at, double x, double y)
+static void add_point(lines *l, int32_t at, double x, double y, int32_t top)
 {
     int32_t n = l->line[at].count++;
     for (; n > 0 && l->x[at][n - 1] > x; n--) {
         l->x[at][n] = l->x[at][n - 1];
         l->y[at][n] = l->y[at][n - 1];
+        l->tops[at][n] = l->tops[at][n - 1];
     }
     l->x[at][n] = x;
     l->y[at][n] = y;
+    l->tops[at][n] = top;
 }
 
 /* The settings of all adapters that have both numbers. Temperatures alone are no point of a curve
@@ -33,14 +36,17 @@ static void collect(lines *l, const foci_fits *fits, bool is_speed)
         const foci_fit_measure *m = fits->fits[n]->measure;
         if (!m) continue;
         const int32_t at = l->count;
-        l->line[at] = (foci_chart_line){
-            .name = fits->fits[n]->label, .number = n, .x = l->x[at], .y = l->y[at]};
+        l->line[at] = (foci_chart_line){.name = fits->fits[n]->label,
+                                        .number = n,
+                                        .x = l->x[at],
+                                        .y = l->y[at],
+                                        .tags = l->tops[at]};
         for (int32_t i = 1; i < m->setting_count; i++) {
             const foci_fit_setting *s = &m->settings[i];
             const double y =
                 is_speed ? s->speed / m->settings[0].speed : s->loss - m->settings[0].loss;
             if (s->kind == FOCI_FIT_TEMPERATURES || isnan(s->kept) || !isfinite(y)) continue;
-            add_point(l, at, 100.0 * s->kept, y);
+            add_point(l, at, 100.0 * s->kept, y, s->kind == FOCI_FIT_TOP ? s->top : -1);
         }
         if (l->line[at].count > 0) l->count++;
     }
@@ -69,14 +75,17 @@ void foci_fits_loss_chart(foci_page *page, const foci_fits *fits)
                               .x_label = "distant pairs that are looked at (%)",
                               .y_label = "loss beyond dense (nats a token)",
                               .has_marks = true,
+                              .has_round_x = true,
                               .has_zero = true,
+                              .tag = "groups",
                               .lines = l.line,
                               .line_count = l.count};
     (void)fputs("<section><h2>Loss against share of pairs</h2>\n", page->file);
-    write_chart(page, &chart,
-                "A point is a number of groups that a token looks into; 0 % is window and sinks "
-                "alone, 100 % every key. Lower is better, 0 is the model as it is, in the same "
-                "run. LoRA and temperatures alone look at every pair: they are controls.");
+    write_chart(
+        page, &chart,
+        "A point is a number of groups that a token looks into: 0 is window and sinks "
+        "alone, all of them is every key. Lower is better, 0 is the model as it is, in the same "
+        "run. LoRA and temperatures alone look at every pair: they are controls.");
     (void)fputs("</section>\n", page->file);
 }
 
@@ -90,12 +99,16 @@ void foci_fits_speed_chart(foci_page *page, const foci_fits *fits)
                               .x_label = "distant pairs that are looked at (%)",
                               .y_label = "prompt speed (times dense)",
                               .has_marks = true,
+                              .has_round_x = true,
+                              .has_one = true,
+                              .tag = "groups",
                               .lines = l.line,
                               .line_count = l.count};
     (void)fputs("<section><h2>Speed of the same settings</h2>\n", page->file);
     write_chart(page, &chart,
                 "Tokens a second of reading the first text as a prompt, all of the model's work, "
-                "divided by those of the model as it is; settings were timed by turns.");
+                "divided by those of the model as it is (the line at 1); settings were timed by "
+                "turns.");
     (void)fputs("</section>\n", page->file);
 }
 

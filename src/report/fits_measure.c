@@ -251,3 +251,11 @@ void foci_fit_measure_free(focal_ctx *ctx, foci_fit_measure *measure)
     foci_free(ctx, measure->typical);
     foci_free(ctx, measure);
 }
+
+bool foci_fit_texts_equal(const foci_fit_measure *a, const foci_fit_measure *b)
+{
+    if (a->text_count != b->text_count || a->context != b->context) return false;
+    for (int32_t n = 0; n < a->text_count; n++)
+        if (strcmp(a->names[n], b->names[n]) != 0 || a->tokens[n] != b->tokens[n]) return false;
+    return true;
+}

@@ -62,14 +62,6 @@ static void write_notes(foci_page *page, const foci_fits *fits)
 
 /* ---- Numbers ---- */
 
-static bool are_texts_equal(const foci_fit_measure *a, const foci_fit_measure *b)
-{
-    if (a->text_count != b->text_count || a->context != b->context) return false;
-    for (int32_t n = 0; n < a->text_count; n++)
-        if (strcmp(a->names[n], b->names[n]) != 0 || a->tokens[n] != b->tokens[n]) return false;
-    return true;
-}
-
 /* The first measure, where all have its texts and these are few and several: they get columns. */
 static const foci_fit_measure *columns_of(const foci_fits *fits)
 {
@@ -77,7 +69,7 @@ static const foci_fit_measure *columns_of(const foci_fits *fits)
     for (int32_t n = 0; n < fits->count; n++) {
         const foci_fit_measure *m = fits->fits[n]->measure;
         if (m && !first) first = m;
-        if (m && !are_texts_equal(first, m)) return NULL;
+        if (m && !foci_fit_texts_equal(first, m)) return NULL;
     }
     return first && first->text_count > 1 && first->text_count <= TEXT_COLUMNS ? first : NULL;
 }

@@ -70,6 +70,9 @@ focal_status foci_fit_measure_parse(focal_ctx *ctx, const char *text, size_t byt
                                     foci_fit_measure **out);
 void foci_fit_measure_free(focal_ctx *ctx, foci_fit_measure *measure); /* NULL is fine */
 
+/* The same parts of the same texts were read, as far as their names tell. */
+bool foci_fit_texts_equal(const foci_fit_measure *a, const foci_fit_measure *b);
+
 /* Curves over steps. Steps are gathered in blocks, whose means are the points; when the room is
  * full, neighbours are joined and the block doubles. */
 typedef struct foci_fit_log {

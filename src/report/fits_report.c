@@ -46,6 +46,20 @@ static void note_unmeasured(foci_fits *fits)
                       fits->fits[n]->name, fits->fits[n]->path);
 }
 
+/* Gaps are to the dense loss of the same run, but other texts have other gaps. */
+static void note_other_texts(foci_fits *fits)
+{
+    const foci_fit *first = NULL;
+    for (int32_t n = 0; n < fits->count; n++) {
+        const foci_fit *fit = fits->fits[n];
+        if (!fit->measure) continue;
+        if (first && !foci_fit_texts_equal(first->measure, fit->measure))
+            foci_note(&fits->notes, "%s was measured on other texts or lengths than %s", fit->name,
+                      first->name);
+        if (!first) first = fit;
+    }
+}
+
 static focal_status read_all(foci_fits *fits, const focal_report_fits_args *args)
 {
     for (int32_t n = 0; n < args->folder_count; n++) {
@@ -58,6 +72,7 @@ static focal_status read_all(foci_fits *fits, const focal_report_fits_args *args
                          fits->notes.text[0]);
     part_labels(fits);
     note_unmeasured(fits);
+    note_other_texts(fits);
     return FOCAL_OK;
 }
 
