@@ -29,6 +29,7 @@ typedef struct group_run {
     uint64_t *masks;       /* (context, routers) of one layer */
     int32_t *ids;          /* (total) of all texts, one behind the other */
     uint64_t *token_masks; /* (layer_count, total) of each chosen layer's first router */
+    float *logits;         /* (V) of a prompt that is timed */
     int64_t distant, kept; /* pairs of the setting at work */
 } group_run;
 
@@ -313,8 +314,7 @@ static focal_status score_settings(group_run *r)
 /* ---- The clock ---- */
 
 /* The first text as a prompt: only its last token needs logits, which nobody looks at. */
-static focal_status time_prompt(const group_run *r, focal_cache *cache, float *logits,
-                                double *speed)
+static focal_status time_prompt(const group_run *r, focal_cache *cache, double *speed)
 {
     const int32_t length = length_of(r, 0);
     const double begin = now();
@@ -322,7 +322,7 @@ static focal_status time_prompt(const group_run *r, focal_cache *cache, float *l
         take = (int32_t)foci_min64(r->eval->batch, length - done);
         const focal_batch_item item = {0, take, r->args->texts[0].ids + done,
                                        done + take == length ? 1 : 0};
-        const focal_forward_args args = {.item_count = 1, .items = &item, .logits = logits};
+        const focal_forward_args args = {.item_count = 1, .items = &item, .logits = r->logits};
         FOCAL_TRY(focal_forward(r->model, cache, &args));
     }
     *speed = length / fmax(now() - begin, 1e-9);
@@ -349,21 +349,19 @@ static focal_status time_settings(group_run *r)
         return FOCAL_OK;
     const size_t count = (size_t)e->rounds * (size_t)e->setting_count;
     double *speeds = foci_alloc(r->ctx, count, sizeof *speeds); /* (setting_count, rounds) */
-    float *logits = foci_alloc(r->ctx, V, sizeof *logits);
-    focal_status status = speeds && logits ? FOCAL_OK : FOCAL_ENOMEM;
+    r->logits = foci_alloc(r->ctx, V, sizeof *r->logits);
+    focal_status status = speeds && r->logits ? FOCAL_OK : FOCAL_ENOMEM;
     for (int32_t round = 0; status == FOCAL_OK && round < e->rounds; round++)
         for (int32_t n = 0; status == FOCAL_OK && n < e->setting_count; n++) {
             focal_cache *cache = NULL;
             status = attach(r, &e->settings[n]);
             if (status == FOCAL_OK) status = focal_cache_new(r->model, r->args->cache, &cache);
-            if (status == FOCAL_OK)
-                status = time_prompt(r, cache, logits, &speeds[n * e->rounds + round]);
+            if (status == FOCAL_OK) status = time_prompt(r, cache, &speeds[n * e->rounds + round]);
             focal_cache_free(cache);
             tell(r);
         }
     for (int32_t n = 0; status == FOCAL_OK && n < e->setting_count; n++)
         e->settings[n].speed = median(speeds + (size_t)n * (size_t)e->rounds, e->rounds);
-    foci_free(r->ctx, logits);
     foci_free(r->ctx, speeds);
     return status;
 }
@@ -409,6 +407,7 @@ focal_status focal_group_eval_new(focal_model *model, const focal_adapter *adapt
     foci_free(ctx, r.masks);
     foci_free(ctx, r.ids);
     foci_free(ctx, r.token_masks);
+    foci_free(ctx, r.logits);
     if (status == FOCAL_OK)
         *out = r.eval;
     else

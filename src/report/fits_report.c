@@ -76,12 +76,13 @@ static focal_status read_all(foci_fits *fits, const focal_report_fits_args *args
     return FOCAL_OK;
 }
 
-static focal_status write_page(foci_fits *fits, const char *path, const char *title)
+static focal_status write_page(const foci_fits *fits, const char *path, const char *title)
 {
-    char made[FOCI_FIT_NAME + 32];
+    char made[FOCI_FIT_NAME + 32] = "Adapters";
     foci_page page = {0};
-    (void)snprintf(made, sizeof made, "Adapters of %s",
-                   *fits->fits[0]->base ? fits->fits[0]->base : "a model");
+    for (int32_t n = fits->count - 1; n >= 0; n--)
+        if (*fits->fits[n]->base)
+            (void)snprintf(made, sizeof made, "Adapters of %s", fits->fits[n]->base);
     FOCAL_TRY(foci_page_open(fits->ctx, path, &page));
     foci_fits_html(&page, fits, title ? title : made);
     return foci_page_close(fits->ctx, &page, FOCAL_OK);
