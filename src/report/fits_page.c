@@ -160,7 +160,8 @@ static void write_sizes(foci_page *page, const foci_fits *fits)
         if (!has_begun)
             put(page,
                 "<section><h2>Sizes of the groups</h2>\n<p class=\"soft\">A row is a layer, a cell "
-                "a group, the fullest first: the darker, the more of the text&#39;s keys are in "
+                "a group, the fullest first: the stronger its colour, the more of the text&#39;s "
+                "keys are in "
                 "it, up to four times an even share. Even groups make an even row.</p>\n");
         has_begun = true;
         put(page, "<h3>");
