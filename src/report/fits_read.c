@@ -72,35 +72,40 @@ static focal_status take_info(focal_ctx *ctx, const focal_adapter_info *info, fo
     return FOCAL_OK;
 }
 
-/* What a person calls it: what it is first, then what is not as usual. */
+static bool is_paper(const foci_fit *fit)
+{
+    return strcmp(fit->mode, "shared") == 0 && strcmp(fit->scope, "layer") == 0 &&
+           strcmp(fit->gate, "paper") == 0 && strcmp(fit->objective, "lm") == 0;
+}
+
+/* What a person calls it: what it is first, for charts cut long names; then what is not as usual.
+ */
 static void make_label(foci_fit *fit)
 {
-    char what[96];
     const bool is_trained = fit->steps > 0;
-    if (fit->is_lora)
-        (void)snprintf(what, sizeof what, "LoRA, rank %d", fit->rank);
-    else if (fit->layers == 0)
-        (void)snprintf(what, sizeof what, "temperatures alone");
-    else if (fit->top == 0)
-        (void)snprintf(what, sizeof what, "window alone");
-    else if (strcmp(fit->method, "start") == 0)
-        (void)snprintf(what, sizeof what, "untrained start, K %d", fit->groups);
-    else if (strcmp(fit->method, "random") == 0)
-        (void)snprintf(what, sizeof what, "random groups, K %d", fit->groups);
-    else
-        (void)snprintf(what, sizeof what, "groups, K %d", fit->groups);
-    char steps[32] = "";
-    if (is_trained) (void)snprintf(steps, sizeof steps, ", %lld steps", (long long)fit->steps);
     const bool has_routers = !fit->is_lora && fit->layers > 0 && fit->top > 0;
-    const bool is_odd_gate = *fit->gate && strcmp(fit->gate, "straight") != 0;
-    (void)snprintf(fit->label, sizeof fit->label, "%s%s%s%s%s%s%s", what, steps,
-                   has_routers && strcmp(fit->scope, "layer") == 0 ? ", layer scope" : "",
-                   has_routers && strcmp(fit->mode, "shared") == 0 ? ", shared" : "",
-                   !has_routers || !is_odd_gate || !is_trained ? ""
-                   : strcmp(fit->gate, "paper") == 0           ? ", paper gate"
-                                                               : ", log gate",
-                   is_trained && strcmp(fit->objective, "lm") == 0 ? ", LM loss" : "",
-                   fit->is_causal ? "" : ", not causal");
+    const char *what = fit->is_lora                         ? "LoRA"
+                       : fit->layers == 0                   ? "temperatures alone"
+                       : fit->top == 0                      ? "window alone"
+                       : strcmp(fit->method, "start") == 0  ? "untrained start"
+                       : strcmp(fit->method, "random") == 0 ? "random groups"
+                       : is_paper(fit)                      ? "paper's form"
+                                                            : "groups";
+    const bool is_usual = !has_routers || is_paper(fit);
+    char size[32] = "", steps[32] = "";
+    if (has_routers) (void)snprintf(size, sizeof size, ", K %d", fit->groups);
+    if (fit->is_lora) (void)snprintf(size, sizeof size, ", rank %d", fit->rank);
+    if (is_trained) (void)snprintf(steps, sizeof steps, ", %lld steps", (long long)fit->steps);
+    const char *gate = is_usual || !is_trained           ? ""
+                       : strcmp(fit->gate, "paper") == 0 ? ", paper gate"
+                       : strcmp(fit->gate, "log") == 0   ? ", log gate"
+                                                         : "";
+    const bool is_lm = is_trained && !is_paper(fit) && strcmp(fit->objective, "lm") == 0;
+    (void)snprintf(fit->label, sizeof fit->label, "%s%s%s%s%s%s%s%s", what,
+                   fit->is_causal ? "" : " (not causal)", size, steps,
+                   !is_usual && strcmp(fit->scope, "layer") == 0 ? ", layer scope" : "",
+                   !is_usual && strcmp(fit->mode, "shared") == 0 ? ", shared" : "", gate,
+                   is_lm ? ", LM loss" : "");
 }
 
 /* A file of the folder that may be missing: *data is NULL then, or with a note when it cannot be

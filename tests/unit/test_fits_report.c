@@ -113,6 +113,38 @@ static void the_page_has_what_was_measured(void **state)
     folder_remove(&f);
 }
 
+/* An adapter is called by what it is. */
+static void labels_say_what_is_not_as_usual(void **state)
+{
+    focal_ctx *ctx = *state;
+    static const struct {
+        const char *key, *value, *settings, *label;
+    } cases[] = {
+        {"\"causal\": true", "\"causal\": false", "{\"steps\": 7}",
+         ">groups (not causal), K 5, 7 steps<"},
+        {"\"top\": 3", "\"top\": 0", "{}", ">window alone<"},
+        {"", "", "{\"steps\": 0, \"groups.method\": \"start\"}", ">untrained start, K 5<"},
+        {"", "", "{\"steps\": 0, \"groups.method\": \"random\"}", ">random groups, K 5<"},
+        {"", "",
+         "{\"steps\": 9, \"groups.method\": \"focus\", \"groups.gate\": \"log\", "
+         "\"objective\": \"lm\"}",
+         ">groups, K 5, 9 steps, log gate, LM loss<"},
+        {"", "", "{\"steps\": 9, \"groups.method\": \"<b>\"}", ">groups, K 5, 9 steps<"},
+    };
+    for (size_t i = 0; i < FOCAL_COUNT(cases); i++) {
+        const folder f = adapter_write_good(ctx, FOCAL_BF16);
+        const char *folders[] = {f.path};
+        notes n;
+        if (*cases[i].key) adapter_edit(&f, FOCI_ADAPTER_CONFIG, cases[i].key, cases[i].value);
+        adapter_edit(&f, FOCI_ADAPTER_CONFIG,
+                     "{\"steps\": 250, \"lr\": 0.1, \"text\": [\"a\", null]}", cases[i].settings);
+        char *page = page_of(ctx, folders, 1, &n);
+        assert_has(page, cases[i].label);
+        free(page);
+        folder_remove(&f);
+    }
+}
+
 static void folders_without_numbers_say_how_to_get_them(void **state)
 {
     focal_ctx *ctx = *state;
@@ -274,6 +306,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(the_page_has_what_was_measured, open_ctx, close_ctx),
+        cmocka_unit_test_setup_teardown(labels_say_what_is_not_as_usual, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(folders_without_numbers_say_how_to_get_them, open_ctx,
                                         close_ctx),
         cmocka_unit_test_setup_teardown(other_texts_are_noted, open_ctx, close_ctx),
