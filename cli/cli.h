@@ -31,6 +31,7 @@ int cli_chat(int argc, char **argv);
 int cli_demo(int argc, char **argv);
 int cli_eval(int argc, char **argv);
 int cli_eval_copy(int argc, char **argv);
+int cli_eval_groups(int argc, char **argv);
 int cli_eval_mc(int argc, char **argv);
 int cli_eval_ppl(int argc, char **argv);
 int cli_eval_recall(int argc, char **argv);

@@ -11,6 +11,7 @@
 
 static const cli_verb evals[] = {
     {"copy", "how well a model repeats a passage it has read", cli_eval_copy},
+    {"groups", "what an adapter's groups gain and lose", cli_eval_groups},
     {"mc", "how often a model chooses the right end of a text", cli_eval_mc},
     {"ppl", "perplexity of a text", cli_eval_ppl},
     {"recall", "how well a model knows values it has read", cli_eval_recall},

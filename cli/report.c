@@ -1,8 +1,9 @@
-/* focal report: runs side by side, as a page, as tables or as JSON. */
+/* focal report: runs side by side, as a page, as tables or as JSON; adapters, as a page. */
 #include <stdio.h>
 
 #include "cli.h"
 #include "focal/report.h"
+#include "info_adapter.h"
 #include "options.h"
 
 static void write_stdout(void *user, const char *text, size_t bytes)
@@ -36,6 +37,32 @@ static int write_report(const cli_texts *folders, const char *path, focal_report
     return code;
 }
 
+/* How many of the folders are adapters. */
+static int32_t count_adapters(const cli_texts *folders)
+{
+    int32_t count = 0;
+    for (int32_t n = 0; n < folders->count; n++) count += info_is_adapter(folders->items[n]);
+    return count;
+}
+
+static int write_fits(const cli_texts *folders, const char *path, const char *title)
+{
+    focal_ctx *ctx = NULL;
+    int code = cli_open_ctx(1, NULL, &ctx);
+    if (code != CLI_DONE) return code;
+    const focal_report_fits_args args = {.folders = folders->items,
+                                         .folder_count = folders->count,
+                                         .title = title,
+                                         .on_note = print_note};
+    const focal_status status = focal_report_fits(ctx, path, &args);
+    if (status != FOCAL_OK)
+        code = cli_fail_ctx(ctx, status);
+    else
+        (void)fprintf(stderr, "focal: the report is in %s\n", path);
+    focal_ctx_close(ctx);
+    return code;
+}
+
 int cli_report(int argc, char **argv)
 {
     static cli_texts folders, baselines;
@@ -62,9 +89,13 @@ int cli_report(int argc, char **argv)
             "needed to equal the baseline, measures, and how to make it all again. RUN is a\n"
             "folder of focal train, or of focal sweep: all runs in it. Runs that differ only\n"
             "in their seed are one arm. The baseline is constant temperature 1 where there is\n"
-            "an arm that has it, else the first arm.",
+            "an arm that has it, else the first arm.\n"
+            "Or compares adapters, the folders of focal fit: loss and speed against the share of\n"
+            "pairs that focal eval groups has measured, how the fits went, the sizes of groups\n"
+            "and the tokens in them.",
         .examples = "  focal report runs/temperature -o temperature.html\n"
-                    "  focal report small large --baseline model.width=256 --md\n",
+                    "  focal report small large --baseline model.width=256 --md\n"
+                    "  focal report fit random window -o adapters.html\n",
         .arguments = "RUN...",
         .taken = &folders,
         .least = 1,
@@ -76,6 +107,15 @@ int cli_report(int argc, char **argv)
     };
     const int code = cli_parse(&usage, argc, argv);
     if (code >= 0) return code;
+    const int32_t adapters = count_adapters(&folders);
+    if (adapters > 0 && adapters < folders.count)
+        return cli_wrong("report: %d of %d folders are adapters: training runs and adapters have "
+                         "reports of their own",
+                         adapters, folders.count);
+    if (adapters > 0 && (is_json || is_markdown || baselines.count > 0))
+        return cli_wrong("report: adapters get a page: --json, --md and --baseline are for "
+                         "training runs");
+    if (adapters > 0) return write_fits(&folders, path ? path : "report.html", title);
     focal_report_runs_args args = {.title = title,
                                    .baselines = baselines.items,
                                    .baseline_count = baselines.count,

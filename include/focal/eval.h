@@ -1,7 +1,9 @@
-/* How well a model does: on a text, in copying, in recalling, in choosing. */
+/* How well a model does: on a text, in copying, in recalling, in choosing; and what an adapter's
+ * groups change. */
 #ifndef FOCAL_EVAL_H
 #define FOCAL_EVAL_H
 
+#include "focal/adapter.h"
 #include "focal/base.h"
 #include "focal/model.h"
 
@@ -221,6 +223,63 @@ typedef struct focal_mc_result {
  * FOCAL_ENOMEM. */
 FOCAL_API focal_status focal_mc(focal_model *model, const focal_mc_set *set,
                                 const focal_mc_options *options, focal_mc_result *result);
+
+/* Groups: what an adapter gains and loses. Every text is read with the model as it is and with each
+ * setting of the adapter; what comes out can be kept beside the adapter, for reports. */
+typedef enum focal_group_kind {
+    FOCAL_GROUP_DENSE,        /* the model as it is */
+    FOCAL_GROUP_TOP,          /* the adapter, its queries looking into `top` groups */
+    FOCAL_GROUP_TEMPERATURES, /* all keys, with the adapter's temperatures */
+    FOCAL_GROUP_ADAPTER       /* an adapter without routers: LoRA, or nothing but temperatures */
+} focal_group_kind;
+
+/* What was found for one setting. */
+typedef struct focal_group_setting {
+    focal_group_kind kind;
+    int32_t top;          /* of FOCAL_GROUP_TOP; 0: window and sinks alone */
+    double loss;          /* nats a token, over all texts */
+    const double *losses; /* (text_count) of each text */
+    double kept;          /* share of the distant pairs that layers with a router look at; 1 without
+                             groups; NaN: no text is long enough to have any */
+    double speed;         /* prompt tokens a second; NaN: not timed */
+} focal_group_setting;
+
+typedef struct focal_group_text {
+    const char *name;   /* as reports call it */
+    const int32_t *ids; /* (count) with the begin token that the model expects; at least 2 */
+    int64_t count;
+} focal_group_text;
+
+enum { FOCAL_GROUP_TEXTS_MOST = 64, FOCAL_GROUP_ROUNDS_MOST = 64 };
+
+typedef struct focal_group_args {
+    const focal_group_text *texts; /* (text_count), up to FOCAL_GROUP_TEXTS_MOST */
+    int32_t text_count;
+    int32_t context;     /* the first so many ids of each text are read; 0: the model's */
+    const int32_t *tops; /* (top_count) numbers of groups; none: 0, 1, 2, 4, 8, ... and all. Not
+                            used for an adapter without routers */
+    int32_t top_count;
+    int32_t rounds; /* how often each setting reads the first text against the clock, settings by
+                       turns; the median counts. 0: not timed */
+    int32_t batch;  /* tokens a pass; 0: 1024 */
+    const focal_cache_options *cache;                         /* NULL: the default */
+    void (*on_reading)(void *user, int64_t done, int64_t of); /* may be NULL */
+    void *user;
+} focal_group_args;
+
+typedef struct focal_group_eval focal_group_eval;
+
+/* The model has no adapter afterwards. Which tokens groups hold, and how many, is noted with the
+ * adapter's own number of groups, or the last of tops where its own is not among them.
+ * FOCAL_EINVAL on a bad call or an adapter of another model, with a sentence; FOCAL_ENOMEM; *eval
+ * is then NULL. The model's context must outlive it. */
+FOCAL_API focal_status focal_group_eval_new(focal_model *model, const focal_adapter *adapter,
+                                            const focal_group_args *args, focal_group_eval **eval);
+FOCAL_API void focal_group_eval_free(focal_group_eval *eval); /* NULL is fine */
+/* Setting n, the dense one first; NULL behind the last. Lives as long as eval. */
+FOCAL_API const focal_group_setting *focal_group_eval_at(const focal_group_eval *eval, int32_t n);
+/* Writes all of it as JSON (docs/FORMATS.md), whole or not at all. FOCAL_EIO. */
+FOCAL_API focal_status focal_group_eval_write(const focal_group_eval *eval, const char *path);
 
 FOCAL_END_DECLS
 #endif /* FOCAL_EVAL_H */

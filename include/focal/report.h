@@ -85,5 +85,25 @@ typedef struct focal_report_runs_args {
 FOCAL_API focal_status focal_report_runs(focal_ctx *ctx, const char *path,
                                          const focal_report_runs_args *args);
 
+/* Adapters side by side. */
+enum { FOCAL_REPORT_MAX_FITS = 64 };
+
+typedef struct focal_report_fits_args {
+    const char *const *folders; /* (folder_count) of adapters, as focal fit leaves them; beside an
+                                   adapter may lie measure.json (focal_group_eval_write) and
+                                   log.jsonl */
+    int32_t folder_count;
+    const char *title;                                 /* NULL: made of the base's name */
+    void (*on_note)(void *user, const char *sentence); /* what the page says of missing or damaged
+                                                           parts; may be NULL */
+    void *user;
+} focal_report_fits_args;
+
+/* Writes the page to path, whole or not at all. EINVAL without any adapter to read or with more
+ * than FOCAL_REPORT_MAX_FITS; EIO when it cannot be written; what is wrong with single folders
+ * stands in the page. EUNSUPPORTED in a build without JSON; ENOMEM. */
+FOCAL_API focal_status focal_report_fits(focal_ctx *ctx, const char *path,
+                                         const focal_report_fits_args *args);
+
 FOCAL_END_DECLS
 #endif /* FOCAL_REPORT_H */

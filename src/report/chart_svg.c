@@ -13,6 +13,8 @@ enum {
     LABEL_STEP = 17,  /* pixels between labels */
     LABEL_CHARS = 26, /* of a name at a line's end */
     HOVERS = 40,      /* points of a line that tell their value */
+    FAR = 60,         /* pixels from a line's end to its label, from which on no line may be seen */
+    TAGGED = 4,       /* lines whose marks can have numbers beside them and still be read */
     TICKS = 8         /* of an axis, at most */
 };
 
@@ -31,7 +33,9 @@ const char foci_chart_style[] =
     ".d1{stroke-dasharray:8 3}.d2{stroke-dasharray:3 2.5}.d3{stroke-dasharray:10 3 2 3}\n"
     ".grid{stroke:var(--line);stroke-width:1;fill:none}.axis{stroke:var(--soft);stroke-width:1;"
     "fill:none}.lead{stroke:var(--c);stroke-width:1;opacity:.6;fill:none}"
-    ".hover{fill:transparent}svg .end{fill:var(--c);font-weight:500}\n"
+    ".far{stroke-dasharray:1 5}"
+    ".hover{fill:transparent}svg .end{fill:var(--c);font-weight:500}"
+    "svg .tag{fill:var(--c);font-size:11.5px}\n"
     "g.series:hover .line{stroke-width:3.2}g.series:hover .band{opacity:.3}\n";
 
 /* From numbers to pixels. */
@@ -144,6 +148,10 @@ static void find_y(const foci_chart *chart, scale *s)
         low = fmin(low, 0.0);
         high = fmax(high, 0.0);
     }
+    if (chart->has_one) {
+        low = fmin(low, 1.0);
+        high = fmax(high, 1.0);
+    }
     if (high - low < 1e-9 * fmax(1.0, fabs(high))) {
         const double margin = fmax(1e-6, 0.05 * fabs(high));
         low -= margin;
@@ -210,7 +218,7 @@ static void write_x_axis(foci_page *page, const foci_chart *chart, const scale *
     (void)fprintf(page->file, "<path class=\"axis\" d=\"M%d %dH%d\"/>\n", LEFT, TOP + HEIGHT,
                   s->right);
     const double range = s->x_high / fmax(s->x_low, 1e-300);
-    if (chart->has_marks && write_mark_ticks(page, chart, s)) {
+    if (chart->has_marks && !chart->has_round_x && write_mark_ticks(page, chart, s)) {
         /* all is said */
     } else if (s->is_log && range > 4.0) {
         /* Decades, and 2 and 5 where there is room. */
@@ -267,10 +275,15 @@ static void write_points(foci_page *page, const foci_chart *chart, const scale *
         (void)fprintf(page->file, "<circle class=\"%s\" cx=\"%.1f\" cy=\"%.1f\" r=\"%s\"><title>",
                       is_mark ? "mark" : "hover", px(s, line->x[n]), y, is_mark ? "4.5" : "7");
         foci_page_text(page, line->name);
+        if (line->tags && line->tags[n] >= 0)
+            (void)fprintf(page->file, ", %s %d,", chart->tag, (int)line->tags[n]);
         (void)fprintf(page->file, " at %s: %.4f", x, line->y[n]);
         if (line->low && line->high && line->high[n] > line->low[n])
             (void)fprintf(page->file, " (%.4f to %.4f)", line->low[n], line->high[n]);
         (void)fputs("</title></circle>\n", page->file);
+        if (line->tags && line->tags[n] >= 0 && chart->line_count <= TAGGED)
+            (void)fprintf(page->file, "<text class=\"tag\" x=\"%.1f\" y=\"%.1f\">%d</text>\n",
+                          px(s, line->x[n]) + 7.0, y - 6.0, (int)line->tags[n]);
     }
 }
 
@@ -343,10 +356,11 @@ static void write_labels(foci_page *page, const foci_chart *chart, const scale *
         char name[4 * LABEL_CHARS + 8];
         (void)cut_name(line->name, name);
         (void)fprintf(page->file,
-                      "<g class=\"c%d\"><path class=\"lead\" d=\"M%.1f %.1fL%d %.1f\"/><text "
+                      "<g class=\"c%d\"><path class=\"lead%s\" d=\"M%.1f %.1fL%d %.1f\"/><text "
                       "class=\"end\" x=\"%d\" y=\"%.1f\">",
-                      line->number % FOCI_CHART_COLOURS, x + 2.0, fmin(fmax(y, TOP), TOP + HEIGHT),
-                      s->right + 14, place[n], s->right + 18, place[n] + 4.5);
+                      line->number % FOCI_CHART_COLOURS, x < s->right - FAR ? " far" : "", x + 2.0,
+                      fmin(fmax(y, TOP), TOP + HEIGHT), s->right + 14, place[n], s->right + 18,
+                      place[n] + 4.5);
         foci_page_text(page, name);
         (void)fputs("</text></g>\n", page->file);
     }
@@ -379,12 +393,17 @@ void foci_svg_chart(foci_page *page, const foci_chart *chart)
     begin_chart(page, chart->id, chart->title, TOP + HEIGHT + FOOT);
     write_y_axis(page, chart, &s);
     write_x_axis(page, chart, &s);
+    /* A mark on the edge is shown whole. */
+    const int left = chart->has_marks ? LEFT - 6 : LEFT;
     (void)fprintf(page->file,
                   "<clipPath id=\"%s-clip\"><rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\"/>"
                   "</clipPath>\n<g clip-path=\"url(#%s-clip)\">\n",
-                  chart->id, LEFT, TOP - 5, s.right - LEFT + 6, HEIGHT + 10, chart->id);
+                  chart->id, left, TOP - 5, s.right - left + 6, HEIGHT + 10, chart->id);
     if (chart->has_zero)
         (void)fprintf(page->file, "<path class=\"axis\" d=\"M%d %.1fH%d\"/>\n", LEFT, py(&s, 0.0),
+                      s.right);
+    if (chart->has_one)
+        (void)fprintf(page->file, "<path class=\"axis\" d=\"M%d %.1fH%d\"/>\n", LEFT, py(&s, 1.0),
                       s.right);
     for (int32_t n = 0; n < chart->line_count; n++)
         if (chart->lines[n].count > 0) write_line(page, chart, &s, &chart->lines[n]);

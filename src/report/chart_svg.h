@@ -22,6 +22,7 @@ typedef struct foci_chart_line {
     int32_t count;
     const double *x, *y;      /* (count), x ascending, finite */
     const double *low, *high; /* (count); NULL: no band */
+    const int32_t *tags;      /* (count) a number beside each mark, below 0: none; NULL: no tags */
 } foci_chart_line;
 
 typedef struct foci_chart {
@@ -29,7 +30,10 @@ typedef struct foci_chart {
     const char *title; /* what a reader without the picture is told */
     const char *x_label, *y_label;
     bool is_log_x, has_marks;
+    bool has_round_x;  /* ticks at round numbers, also where marks are few */
     bool has_zero;     /* a line at y = 0 */
+    bool has_one;      /* a line at y = 1 */
+    const char *tag;   /* what the tags of lines count: "groups" */
     double skip_share; /* points before this share of a line's last x may lie outside the picture */
     const foci_chart_line *lines;
     int32_t line_count;

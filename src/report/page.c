@@ -2,6 +2,7 @@
 #include "report/page.h"
 
 #include <errno.h>
+#include <math.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -33,7 +34,14 @@ static const char style_of_all[] =
     "svg{display:block;width:100%;height:auto}svg text{fill:var(--soft);font:13px system-ui,"
     "sans-serif}\n"
     ".legend{display:flex;flex-wrap:wrap;gap:.3rem 1.1rem;list-style:none;margin:.4rem 0 .2rem;"
-    "padding:0;font-size:.92rem}.legend li{display:flex;align-items:center;gap:.45rem}\n";
+    "padding:0;font-size:.92rem}.legend li{display:flex;align-items:center;gap:.45rem}\n"
+    ".note{border-color:#c98500;background:color-mix(in srgb,#e69f00 9%,var(--card))}"
+    ".note ul{margin:.3rem 0 0;padding-left:1.2rem}.note li{overflow-wrap:anywhere}\n"
+    "details{margin-top:.7rem}summary{cursor:pointer;color:var(--soft)}"
+    "pre{overflow-x:auto;background:var(--page);border:1px solid var(--line);border-radius:8px;"
+    "padding:.7rem .9rem;font:13px/1.45 ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;"
+    "margin:.5rem 0}td.left,th.left{text-align:left}small{color:var(--soft)}"
+    "h3{font-size:1rem;margin:1.1rem 0 .3rem}@media print{section{break-inside:avoid}}\n";
 
 focal_status foci_page_open(focal_ctx *ctx, const char *path, foci_page *page)
 {
@@ -131,6 +139,36 @@ void foci_page_text(foci_page *page, const char *text)
             (void)fwrite(text, 1, bytes, page->file);
         text += bytes > 0 ? bytes : 1;
     }
+}
+
+void foci_page_word(foci_page *page, const char *word, bool is_html)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                "._,=/+-";
+    const bool is_plain = word[strspn(word, plain)] == '\0' && *word;
+    if (!is_plain) (void)fputs("'", page->file);
+    for (; *word; word++) {
+        char letter[5] = {*word};
+        /* a character is kept together: what is no UTF-8 is then seen to be none */
+        for (int n = 1; n < 4 && ((unsigned char)word[1] & 0xC0) == 0x80; n++) letter[n] = *++word;
+        if (*word == '\'')
+            (void)fputs("'\\''", page->file);
+        else if (is_html)
+            foci_page_text(page, letter);
+        else
+            (void)fputs(letter, page->file);
+    }
+    if (!is_plain) (void)fputs("'", page->file);
+}
+
+void foci_page_number(foci_page *page, double value, int decimals)
+{
+    if (isnan(value)) {
+        (void)fputs("&ndash;", page->file);
+        return;
+    }
+    if (value < 0.0) (void)fputs("&minus;", page->file);
+    (void)fprintf(page->file, "%.*f", decimals, fabs(value));
 }
 
 void foci_page_begin(foci_page *page, const char *title, const char *subtitle, const char *style,

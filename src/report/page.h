@@ -32,6 +32,12 @@ void foci_page_drop(foci_page *page);
  * or a control character. NULL writes nothing. */
 void foci_page_text(foci_page *page, const char *text);
 
+/* A word of a command: in single quotes where the shell would see more than letters. */
+void foci_page_word(foci_page *page, const char *word, bool is_html);
+
+/* A number, or a dash where there is none; a true minus. */
+void foci_page_number(foci_page *page, double value, int decimals);
+
 /* An HTML page from its first byte to below its title, and its end. Pages look alike: the two
  * styles are what this one has beyond. */
 void foci_page_begin(foci_page *page, const char *title, const char *subtitle, const char *style,

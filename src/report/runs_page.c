@@ -8,33 +8,15 @@
 
 static const char style[] =
     "table{font-size:.92rem}th,td{padding:.4rem .4rem}.scroll+p{margin-top:.8rem}"
-    "td.left,th.left{text-align:left}small{color:var(--soft)}td "
-    "small{display:block;line-height:1.2}"
+    "td small{display:block;line-height:1.2}"
     ".key{width:1.9rem;height:.65rem;flex:none}tr.base td,tr.base th{font-weight:600}"
     "tbody th .legend{margin:0;font-size:1em}\n"
-    ".note{border-color:#c98500;background:color-mix(in srgb,#e69f00 9%,var(--card))}"
-    ".note ul{margin:.3rem 0 0;padding-left:1.2rem}.note li{overflow-wrap:anywhere}\n"
-    "details{margin-top:.7rem}summary{cursor:pointer;color:var(--soft)}"
-    "pre{overflow-x:auto;background:var(--page);border:1px solid var(--line);border-radius:8px;"
-    "padding:.7rem .9rem;font:13px/1.45 ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;"
-    "margin:.5rem 0}pre.wrap{white-space:pre-wrap}section>svg{margin-top:.8rem}"
-    ".small{max-width:58rem;margin:.6rem auto 0}\n"
-    "h3{font-size:1rem;margin:1.1rem 0 .3rem}@media print{section{break-inside:avoid}}\n";
+    "pre.wrap{white-space:pre-wrap}section>svg{margin-top:.8rem}"
+    ".small{max-width:58rem;margin:.6rem auto 0}\n";
 
 static void put(foci_page *page, const char *html)
 {
     (void)fputs(html, page->file);
-}
-
-/* A number, or a dash where there is none; a true minus. */
-static void put_number(foci_page *page, double value, int decimals)
-{
-    if (isnan(value)) {
-        put(page, "&ndash;");
-        return;
-    }
-    if (value < 0.0) put(page, "&minus;");
-    (void)fprintf(page->file, "%.*f", decimals, fabs(value));
 }
 
 static void put_count(foci_page *page, double value)
@@ -46,28 +28,28 @@ static void put_count(foci_page *page, double value)
 
 static void put_mean(foci_page *page, const foci_spread *spread, int decimals)
 {
-    put_number(page, spread->mean, decimals);
+    foci_page_number(page, spread->mean, decimals);
     if (isnan(spread->deviation)) return;
     put(page, " &plusmn; ");
-    put_number(page, spread->deviation, decimals);
+    foci_page_number(page, spread->deviation, decimals);
     put(page, "<small>");
-    put_number(page, spread->least, decimals);
+    foci_page_number(page, spread->least, decimals);
     put(page, " to ");
-    put_number(page, spread->most, decimals);
+    foci_page_number(page, spread->most, decimals);
     put(page, "</small>");
 }
 
 static void put_difference(foci_page *page, const foci_difference *difference)
 {
     if (difference->mean > 0.0) put(page, "+");
-    put_number(page, difference->mean, 4);
+    foci_page_number(page, difference->mean, 4);
     if (isnan(difference->mean)) return;
     if (isnan(difference->half)) {
         (void)fprintf(page->file, "<small>no interval, n %d</small>", (int)difference->n);
         return;
     }
     put(page, " &plusmn; ");
-    put_number(page, difference->half, 4);
+    foci_page_number(page, difference->half, 4);
     (void)fprintf(page->file, "<small>%s, n %d</small>", difference->is_paired ? "paired" : "Welch",
                   (int)difference->n);
 }
@@ -78,14 +60,14 @@ static void put_reach(foci_page *page, const foci_arm *arm)
         put(page, isnan(arm->difference.mean) ? "&ndash;" : "not reached");
     } else {
         if (arm->reach_is_bound) put(page, "&le; ");
-        put_number(page, 100.0 * arm->reach_share, 1);
+        foci_page_number(page, 100.0 * arm->reach_share, 1);
         put(page, " %");
     }
     if (arm->count > 1 && arm->seed_share.n > 0) {
         put(page, "<small>");
-        put_number(page, 100.0 * arm->seed_share.least, 1);
+        foci_page_number(page, 100.0 * arm->seed_share.least, 1);
         put(page, " to ");
-        put_number(page, 100.0 * arm->seed_share.most, 1);
+        foci_page_number(page, 100.0 * arm->seed_share.most, 1);
         put(page, " %");
         if (arm->seed_share.n < arm->count)
             (void)fprintf(page->file, ", %d of %d seeds", (int)arm->seed_share.n, (int)arm->count);
@@ -161,9 +143,9 @@ static void write_results(foci_page *page, const foci_runs *runs, foci_chart_roo
             put(page, "</td>");
         }
         put(page, "<td>");
-        put_number(page, exp(arm->final.mean), 2);
+        foci_page_number(page, exp(arm->final.mean), 2);
         put(page, "</td><td>");
-        put_number(page, arm->speed, 0);
+        foci_page_number(page, arm->speed, 0);
         put(page, "</td><td>");
         put_seconds(page, arm->seconds);
         put(page, "</td></tr>\n");
@@ -215,14 +197,14 @@ static void write_sizes(foci_page *page, const foci_runs *runs, foci_axis axis,
         put(page, "</th><td>");
         put_count(page, axis == FOCI_AXIS_PARAMETERS ? base->parameters : base->tokens);
         put(page, "</td><td>");
-        put_number(page, base->final.mean, 4);
+        foci_page_number(page, base->final.mean, 4);
         put(page, "</td><td class=\"left\">");
         foci_page_text(page, row->family);
         (void)fprintf(page->file, "</td><td>%d</td><td>%s", (int)row->sizes,
                       foci_equal_text(row->kind));
         put_count(page, row->at);
         (void)fprintf(page->file, "</td><td>%s", foci_equal_text(row->kind));
-        put_number(page, 100.0 * row->share, 1);
+        foci_page_number(page, 100.0 * row->share, 1);
         put(page, " %</td></tr>\n");
     }
     put(page, "</tbody></table></div>\n<p class=\"soft\">Between two measured sizes the loss is "

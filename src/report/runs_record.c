@@ -89,27 +89,6 @@ void foci_runs_samples(foci_page *page, const foci_runs *runs)
     put(page, "</section>\n");
 }
 
-/* In single quotes where the shell would see more than letters. */
-static void put_word(foci_page *page, const char *word, bool is_html)
-{
-    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-                                "._,=/+-";
-    const bool is_plain = word[strspn(word, plain)] == '\0' && *word;
-    if (!is_plain) put(page, "'");
-    for (; *word; word++) {
-        char letter[5] = {*word};
-        /* a character is kept together: what is no UTF-8 is then seen to be none */
-        for (int n = 1; n < 4 && ((unsigned char)word[1] & 0xC0) == 0x80; n++) letter[n] = *++word;
-        if (*word == '\'')
-            put(page, "'\\''");
-        else if (is_html)
-            foci_page_text(page, letter);
-        else
-            put(page, letter);
-    }
-    if (!is_plain) put(page, "'");
-}
-
 void foci_runs_command(foci_page *page, const foci_runs *runs, int32_t run, bool is_html)
 {
     put(page, "focal train run.conf");
@@ -117,10 +96,10 @@ void foci_runs_command(foci_page *page, const foci_runs *runs, int32_t run, bool
         const char *value = foci_run_folder_value(runs->runs[run], key);
         if (strcmp(value, foci_run_folder_value(runs->runs[0], key)) == 0) continue;
         (void)fprintf(page->file, " --set %s=", foci_run_keys[key].name);
-        put_word(page, value, is_html);
+        foci_page_word(page, value, is_html);
     }
     put(page, " -o ");
-    put_word(page, runs->runs[run]->name, is_html);
+    foci_page_word(page, runs->runs[run]->name, is_html);
 }
 
 /* Version, kernel, threads and machine of a run are those of an earlier one. */

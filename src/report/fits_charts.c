@@ -1,0 +1,157 @@
+/* What the charts of a page of adapters show. */
+#include <math.h>
+
+#include "report/chart_svg.h"
+#include "report/fits_page.h"
+
+/* One line an adapter. */
+typedef struct lines {
+    foci_chart_line line[FOCAL_REPORT_MAX_FITS];
+    double x[FOCAL_REPORT_MAX_FITS][FOCI_FIT_SETTINGS];
+    double y[FOCAL_REPORT_MAX_FITS][FOCI_FIT_SETTINGS];
+    int32_t tops[FOCAL_REPORT_MAX_FITS][FOCI_FIT_SETTINGS];
+    int32_t count;
+} lines;
+
+/* Points come in any order and stand by x; of two with one x the later stands behind. */
+static void add_point(lines *l, int32_t at, double x, double y, int32_t top)
+{
+    int32_t n = l->line[at].count++;
+    for (; n > 0 && l->x[at][n - 1] > x; n--) {
+        l->x[at][n] = l->x[at][n - 1];
+        l->y[at][n] = l->y[at][n - 1];
+        l->tops[at][n] = l->tops[at][n - 1];
+    }
+    l->x[at][n] = x;
+    l->y[at][n] = y;
+    l->tops[at][n] = top;
+}
+
+/* The settings of all adapters that have both numbers. Temperatures alone are no point of a curve
+ * of groups: they stand in the table. */
+static void collect(lines *l, const foci_fits *fits, bool is_speed)
+{
+    l->count = 0;
+    for (int32_t n = 0; n < fits->count; n++) {
+        const foci_fit_measure *m = fits->fits[n]->measure;
+        if (!m) continue;
+        const int32_t at = l->count;
+        l->line[at] = (foci_chart_line){.name = fits->fits[n]->label,
+                                        .number = n,
+                                        .x = l->x[at],
+                                        .y = l->y[at],
+                                        .tags = l->tops[at]};
+        for (int32_t i = 1; i < m->setting_count; i++) {
+            const foci_fit_setting *s = &m->settings[i];
+            const double y =
+                is_speed ? s->speed / m->settings[0].speed : s->loss - m->settings[0].loss;
+            if (s->kind == FOCI_FIT_TEMPERATURES || isnan(s->kept) || !isfinite(y)) continue;
+            add_point(l, at, 100.0 * s->kept, y, s->kind == FOCI_FIT_TOP ? s->top : -1);
+        }
+        if (l->line[at].count > 0) l->count++;
+    }
+}
+
+static void write_chart(foci_page *page, const foci_chart *chart, const char *caption)
+{
+    (void)fputs("<figure>\n", page->file);
+    if (chart->line_count > 1) {
+        (void)fputs("<ul class=\"legend\">\n", page->file);
+        for (int32_t n = 0; n < chart->line_count; n++)
+            foci_svg_legend(page, chart->lines[n].name, chart->lines[n].number);
+        (void)fputs("</ul>\n", page->file);
+    }
+    foci_svg_chart(page, chart);
+    (void)fprintf(page->file, "<figcaption>%s</figcaption></figure>\n", caption);
+}
+
+void foci_fits_loss_chart(foci_page *page, const foci_fits *fits)
+{
+    lines l;
+    collect(&l, fits, false);
+    if (l.count == 0) return;
+    const foci_chart chart = {.id = "loss",
+                              .title = "Loss beyond dense attention over the share of pairs",
+                              .x_label = "distant pairs that are looked at (%)",
+                              .y_label = "loss beyond dense (nats a token)",
+                              .has_marks = true,
+                              .has_round_x = true,
+                              .has_zero = true,
+                              .tag = "groups",
+                              .lines = l.line,
+                              .line_count = l.count};
+    (void)fputs("<section><h2>Loss against share of pairs</h2>\n", page->file);
+    write_chart(
+        page, &chart,
+        "A point is a number of groups that a token looks into: 0 is window and sinks "
+        "alone, all of them is every key. Lower is better, 0 is the model as it is, in the same "
+        "run. LoRA and temperatures alone look at every pair: they are controls.");
+    (void)fputs("</section>\n", page->file);
+}
+
+void foci_fits_speed_chart(foci_page *page, const foci_fits *fits)
+{
+    lines l;
+    collect(&l, fits, true);
+    if (l.count == 0) return;
+    const foci_chart chart = {.id = "speed",
+                              .title = "Prompt speed against dense over the share of pairs",
+                              .x_label = "distant pairs that are looked at (%)",
+                              .y_label = "prompt speed (times dense)",
+                              .has_marks = true,
+                              .has_round_x = true,
+                              .has_one = true,
+                              .tag = "groups",
+                              .lines = l.line,
+                              .line_count = l.count};
+    (void)fputs("<section><h2>Speed of the same settings</h2>\n", page->file);
+    write_chart(page, &chart,
+                "Tokens a second of reading the first text as a prompt, all of the model's work, "
+                "divided by those of the model as it is (the line at 1); settings were timed by "
+                "turns.");
+    (void)fputs("</section>\n", page->file);
+}
+
+static void write_curve(foci_page *page, const foci_fits *fits, bool is_kl)
+{
+    foci_chart_line line[FOCAL_REPORT_MAX_FITS];
+    int32_t count = 0;
+    for (int32_t n = 0; n < fits->count; n++) {
+        const foci_fit *fit = fits->fits[n];
+        if (!(is_kl ? fit->log.has_kl : fit->log.has_largest)) continue;
+        line[count++] = (foci_chart_line){.name = fit->label,
+                                          .number = n,
+                                          .count = fit->log.count,
+                                          .x = fit->log.step,
+                                          .y = is_kl ? fit->log.kl : fit->log.largest};
+    }
+    if (count == 0) return;
+    const foci_chart chart = {.id = is_kl ? "kl" : "largest",
+                              .title = is_kl ? "KL to the dense model over steps"
+                                             : "Share of the largest group over steps",
+                              .x_label = "steps",
+                              .y_label = is_kl ? "KL to the dense model (nats)"
+                                               : "share of keys in the largest group",
+                              .skip_share = 0.05,
+                              .lines = line,
+                              .line_count = count};
+    (void)fprintf(page->file, "<h3>%s</h3>\n",
+                  is_kl ? "Divergence from the dense model" : "The largest group");
+    write_chart(page, &chart,
+                is_kl ? "Of the batches that were learned from: single batches differ by several "
+                        "times, so look at the trend."
+                      : "Of all routers, the largest share of a batch's keys that is in one group; "
+                        "1 is collapse.");
+}
+
+void foci_fits_curves(foci_page *page, const foci_fits *fits)
+{
+    bool has_any = false;
+    for (int32_t n = 0; n < fits->count; n++)
+        has_any |= fits->fits[n]->log.has_kl || fits->fits[n]->log.has_largest;
+    if (!has_any) return;
+    (void)fputs("<section><h2>How the fits went</h2>\n", page->file);
+    write_curve(page, fits, true);
+    write_curve(page, fits, false);
+    (void)fputs("</section>\n", page->file);
+}

@@ -1,0 +1,219 @@
+/* Reading an adapter's folder: the adapter must be one; what lies beside it may be missing or
+ * damaged, and is noted then. */
+#include "report/fits_read.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/ctx.h"
+#include "base/error.h"
+#include "base/sizes.h"
+#include "focal/adapter.h"
+#include "io/file.h"
+#include "io/json.h"
+#include "io/names.h"
+
+enum { LOG_MOST = 64 << 20, MEASURE_MOST = 64 << 20 };
+
+/* What is no plain text is shown as "?". */
+static void copy_plain(char *to, size_t room, const char *from, size_t bytes)
+{
+    (void)snprintf(to, room, "%.*s", (int)foci_min64((int64_t)bytes, 64), from);
+    if (foci_text_is_plain(foci_text_of(to))) return;
+    for (char *c = to; *c; c++)
+        if ((unsigned char)*c < 0x20 || (unsigned char)*c >= 0x7F) *c = '?';
+}
+
+/* The last part of a path, slashes at its end aside. */
+static void take_name(const char *path, char name[FOCI_FIT_NAME])
+{
+    size_t end = strlen(path);
+    while (end > 1 && path[end - 1] == '/') end--;
+    size_t begin = end;
+    while (begin > 0 && path[begin - 1] != '/') begin--;
+    copy_plain(name, FOCI_FIT_NAME, path + begin, end - begin);
+}
+
+static void take_setting(const foci_json *settings, const char *key, char to[FOCI_FIT_NAME])
+{
+    const char *text = foci_json_string(foci_json_get(settings, key));
+    if (text) copy_plain(to, FOCI_FIT_NAME, text, strlen(text));
+}
+
+static focal_status take_info(focal_ctx *ctx, const focal_adapter_info *info, foci_fit *fit)
+{
+    foci_json *settings = NULL;
+    FOCAL_TRY(foci_json_parse(ctx, "fit", info->settings, strlen(info->settings), &settings));
+    copy_plain(fit->base, FOCI_FIT_NAME, info->base, strlen(info->base));
+    copy_plain(fit->version, FOCI_FIT_NAME, info->version, strlen(info->version));
+    fit->is_lora = strcmp(info->kind, "lora") == 0;
+    fit->is_causal = fit->is_lora || info->is_causal;
+    fit->layers = info->layers;
+    fit->parameters = info->parameter_count;
+    if (fit->is_lora) {
+        fit->rank = info->rank;
+        copy_plain(fit->targets, FOCI_FIT_NAME, info->targets, strlen(info->targets));
+    } else {
+        (void)snprintf(fit->mode, FOCI_FIT_NAME, "%s", info->mode);
+        (void)snprintf(fit->scope, FOCI_FIT_NAME, "%s", info->scope);
+        fit->groups = info->groups;
+        fit->top = info->top;
+        fit->top_fit = info->top_fit;
+        fit->window = info->window;
+        fit->sinks = info->sinks;
+        fit->has_temperatures = info->has_temperatures;
+    }
+    fit->steps = foci_json_int(foci_json_get(settings, "steps"), -1);
+    take_setting(settings, "groups.method", fit->method);
+    take_setting(settings, "groups.gate", fit->gate);
+    take_setting(settings, "objective", fit->objective);
+    foci_json_free(settings);
+    return FOCAL_OK;
+}
+
+static bool is_paper(const foci_fit *fit)
+{
+    return strcmp(fit->mode, "shared") == 0 && strcmp(fit->scope, "layer") == 0 &&
+           strcmp(fit->gate, "paper") == 0 && strcmp(fit->objective, "lm") == 0;
+}
+
+/* What a person calls it: what it is first, for charts cut long names; then what is not as usual.
+ */
+static void make_label(foci_fit *fit)
+{
+    const bool is_trained = fit->steps > 0;
+    const bool has_routers = !fit->is_lora && fit->layers > 0 && fit->top > 0;
+    const char *what = fit->is_lora                         ? "LoRA"
+                       : fit->layers == 0                   ? "temperatures alone"
+                       : fit->top == 0                      ? "window alone"
+                       : strcmp(fit->method, "start") == 0  ? "untrained start"
+                       : strcmp(fit->method, "random") == 0 ? "random groups"
+                       : is_paper(fit)                      ? "paper's form"
+                                                            : "groups";
+    const bool is_usual = !has_routers || is_paper(fit);
+    char size[32] = "", steps[32] = "";
+    if (has_routers) (void)snprintf(size, sizeof size, ", K %d", fit->groups);
+    if (fit->is_lora) (void)snprintf(size, sizeof size, ", rank %d", fit->rank);
+    if (is_trained) (void)snprintf(steps, sizeof steps, ", %lld steps", (long long)fit->steps);
+    const char *gate = is_usual || !is_trained           ? ""
+                       : strcmp(fit->gate, "paper") == 0 ? ", paper gate"
+                       : strcmp(fit->gate, "log") == 0   ? ", log gate"
+                                                         : "";
+    const bool is_lm = is_trained && !is_paper(fit) && strcmp(fit->objective, "lm") == 0;
+    (void)snprintf(fit->label, sizeof fit->label, "%s%s%s%s%s%s%s%s", what,
+                   fit->is_causal ? "" : " (not causal)", size, steps,
+                   !is_usual && strcmp(fit->scope, "layer") == 0 ? ", layer scope" : "",
+                   !is_usual && strcmp(fit->mode, "shared") == 0 ? ", shared" : "", gate,
+                   is_lm ? ", LM loss" : "");
+}
+
+/* A file of the folder that may be missing: *data is NULL then, or with a note when it cannot be
+ * read. */
+static focal_status read_part(focal_ctx *ctx, const foci_fit *fit, const char *name, size_t most,
+                              foci_notes *notes, char **data, size_t *bytes)
+{
+    struct stat there;
+    char *path = foci_path_join(ctx, fit->path, strlen(fit->path), name);
+    *data = NULL;
+    if (!path) return FOCAL_ENOMEM;
+    focal_status status = FOCAL_OK;
+    if (stat(path, &there) == 0) {
+        status = foci_read_file(ctx, path, most, data, bytes);
+        if (status != FOCAL_OK && status != FOCAL_ENOMEM) {
+            foci_note(notes, "left out: %s", focal_ctx_error(ctx));
+            status = FOCAL_OK;
+        }
+    }
+    foci_free(ctx, path);
+    return status;
+}
+
+static focal_status read_measure(focal_ctx *ctx, foci_fit *fit, foci_notes *notes)
+{
+    char *data;
+    size_t bytes = 0;
+    FOCAL_TRY(read_part(ctx, fit, "measure.json", MEASURE_MOST, notes, &data, &bytes));
+    if (!data) return FOCAL_OK; /* the page says how it is measured */
+    focal_status status = foci_fit_measure_parse(ctx, data, bytes, &fit->measure);
+    foci_free(ctx, data);
+    if (status == FOCAL_EFORMAT) {
+        foci_note(notes, "%s: %s", fit->name, focal_ctx_error(ctx));
+        status = FOCAL_OK;
+    }
+    return status;
+}
+
+static focal_status read_log(focal_ctx *ctx, foci_fit *fit, foci_notes *notes)
+{
+    char *data;
+    size_t bytes = 0;
+    focal_status status = read_part(ctx, fit, "log.jsonl", LOG_MOST, notes, &data, &bytes);
+    foci_fit_log_start(&fit->log);
+    for (size_t begin = 0; status == FOCAL_OK && data && begin < bytes;) {
+        const char *newline = memchr(data + begin, '\n', bytes - begin);
+        const size_t length = newline ? (size_t)(newline - data) - begin : bytes - begin;
+        status = foci_fit_log_line(ctx, &fit->log, data + begin, length);
+        begin += length + 1;
+    }
+    foci_fit_log_end(&fit->log);
+    foci_free(ctx, data);
+    if (fit->log.bad_lines > 0)
+        foci_note(notes, "%s: log.jsonl: %lld lines left out that are no steps", fit->name,
+                  (long long)fit->log.bad_lines);
+    return status;
+}
+
+static focal_status read_adapter(focal_ctx *ctx, foci_fit *fit, foci_notes *notes, bool *is_read)
+{
+    focal_adapter *adapter = NULL;
+    *is_read = false;
+    focal_status status = focal_adapter_open(ctx, fit->path, &adapter);
+    if (status == FOCAL_OK) {
+        const focal_adapter_info info = focal_adapter_describe(adapter);
+        status = take_info(ctx, &info, fit);
+        focal_adapter_close(adapter);
+    }
+    if (status == FOCAL_OK) {
+        *is_read = true;
+    } else if (status == FOCAL_EFORMAT || status == FOCAL_EIO) {
+        foci_note(notes, "left out: %s", focal_ctx_error(ctx));
+        status = FOCAL_OK;
+    }
+    return status;
+}
+
+focal_status foci_fit_read(focal_ctx *ctx, const char *path, foci_notes *notes, foci_fit **out)
+{
+    *out = NULL;
+    foci_fit *fit = foci_alloc(ctx, 1, sizeof *fit);
+    if (!fit) return FOCAL_ENOMEM;
+    memset(fit, 0, sizeof *fit);
+    const size_t bytes = strlen(path) + 1;
+    bool is_read = false;
+    fit->path = foci_alloc(ctx, bytes, 1);
+    focal_status status = fit->path ? FOCAL_OK : FOCAL_ENOMEM;
+    if (status == FOCAL_OK) {
+        memcpy(fit->path, path, bytes);
+        take_name(path, fit->name);
+        status = read_adapter(ctx, fit, notes, &is_read);
+    }
+    if (status == FOCAL_OK && is_read) {
+        make_label(fit);
+        status = read_measure(ctx, fit, notes);
+        if (status == FOCAL_OK) status = read_log(ctx, fit, notes);
+    }
+    if (status == FOCAL_OK && is_read)
+        *out = fit;
+    else
+        foci_fit_free(ctx, fit);
+    return status;
+}
+
+void foci_fit_free(focal_ctx *ctx, foci_fit *fit)
+{
+    if (!fit) return;
+    foci_free(ctx, fit->path);
+    foci_fit_measure_free(ctx, fit->measure);
+    foci_free(ctx, fit);
+}

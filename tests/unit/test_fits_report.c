@@ -1,0 +1,319 @@
+/* The page of adapters: numbers as measured, names that cannot break it, folders with parts that
+ * are missing or damaged. */
+#include "support/check.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "report/fits_read.h"
+#include "support/adapter_files.h"
+
+enum { NOTES = 8, NOTE_BYTES = 512 };
+
+/* Whole but for what a test changes: a text's name, a token and a model that mean something in
+ * HTML. */
+static const char good[] =
+    "{\"measure\":\"groups\",\"focal\":\"0.1.0\",\"model\":\"<i>m</i>.gguf\",\"precision\":\"f32\","
+    "\"context\":512,\"rounds\":1,\"threads\":2,"
+    "\"texts\":[{\"name\":\"a<b>.txt\",\"tokens\":511},{\"name\":\"c.txt\",\"tokens\":99}],"
+    "\"settings\":["
+    "{\"kind\":\"dense\",\"loss\":3.5,\"kept\":1.0,\"tokens_per_second\":100.0,"
+    "\"losses\":[3.5,3.5]},"
+    "{\"kind\":\"top\",\"top\":0,\"loss\":3.75,\"kept\":0.0,\"tokens_per_second\":200.0,"
+    "\"losses\":[3.75,3.75]},"
+    "{\"kind\":\"top\",\"top\":3,\"loss\":3.5625,\"kept\":0.25,\"tokens_per_second\":150.0,"
+    "\"losses\":[3.5,3.8]},"
+    "{\"kind\":\"temperatures\",\"loss\":3.25,\"kept\":1.0,\"tokens_per_second\":null,"
+    "\"losses\":[3.25,3.25]}],"
+    "\"groups\":2,\"groups_top\":1,"
+    "\"sizes\":[{\"layer\":0,\"router\":0,\"shares\":[0.75,0.25]},"
+    "{\"layer\":0,\"router\":1,\"shares\":[0.5,0.5]},{\"layer\":2,\"router\":0,"
+    "\"shares\":[1,0]}],"
+    "\"typical\":[{\"layer\":0,\"router\":0,\"groups\":[[{\"text\":\" <script>\",\"here\":3,"
+    "\"all\":4}],[]]}]}";
+
+typedef struct notes {
+    int count;
+    char text[NOTES][NOTE_BYTES];
+} notes;
+
+static void on_note(void *user, const char *sentence)
+{
+    notes *n = user;
+    assert_true(n->count < NOTES);
+    (void)snprintf(n->text[n->count++], NOTE_BYTES, "%s", sentence);
+}
+
+static void put_file(const folder *f, const char *name, const char *text)
+{
+    write_bytes(folder_file(f, name), text, strlen(text));
+}
+
+/* The page of the folders, as text to free(). */
+static char *page_of(focal_ctx *ctx, const char *const *folders, int32_t count, notes *n)
+{
+    const folder to = folder_new();
+    const char *path = folder_file(&to, "page.html");
+    const focal_report_fits_args args = {
+        .folders = folders, .folder_count = count, .on_note = on_note, .user = n};
+    size_t bytes = 0;
+    *n = (notes){0};
+    assert_status(ctx, focal_report_fits(ctx, path, &args), FOCAL_OK);
+    char *data = read_bytes(path, &bytes);
+    char *text = new_array(bytes + 1, 1);
+    memcpy(text, data, bytes);
+    free(data);
+    assert_int_equal(folder_count(&to), 1);
+    folder_remove(&to);
+    return text;
+}
+
+static void assert_has(const char *page, const char *part)
+{
+    if (!strstr(page, part)) fail_msg("the page lacks %s", part);
+}
+
+static void assert_lacks(const char *page, const char *part)
+{
+    if (strstr(page, part)) fail_msg("the page has %s", part);
+}
+
+static void the_page_has_what_was_measured(void **state)
+{
+    focal_ctx *ctx = *state;
+    const folder f = adapter_write_good(ctx, FOCAL_BF16);
+    const char *folders[] = {f.path};
+    notes n;
+    put_file(&f, "measure.json", good);
+    put_file(&f, "log.jsonl",
+             "{\"step\":1,\"loss\":3,\"kl\":0.5,\"largest_group\":0.25}\n"
+             "{\"step\":2,\"loss\":3,\"kl\":0.25,\"largest_group\":0.5}\n");
+    char *page = page_of(ctx, folders, 1, &n);
+    assert_int_equal(n.count, 0);
+    assert_has(page, "<h1>Adapters of a &quot;base&quot; of \xC3\xA9</h1>");
+    assert_has(page, "groups, K 5, 250 steps");
+    /* gaps to dense, of all texts and of each; the share; the speed */
+    assert_has(page, "<td>25.0</td><td>3.5625</td><td>+0.0625</td><td>0.0000</td><td>+0.3000</td>"
+                     "<td>150</td><td>1.50</td>");
+    assert_has(page, "<td>&minus;0.2500</td>");
+    assert_has(page, "groups 3, at 25: 0.0625");
+    assert_has(page, "Divergence from the dense model");
+    assert_has(page, "layer 0, router 0: 75.0 % of the keys in the fullest group, 25.0 % in the "
+                     "emptiest");
+    /* texts of files cannot become tags */
+    assert_has(page, "a&lt;b&gt;.txt");
+    assert_has(page, "<code title=\"3 of 4\">\xE2\x90\xA3&lt;script&gt;</code>");
+    assert_has(page, "-m '&lt;i&gt;m&lt;/i&gt;.gguf'");
+    assert_lacks(page, "<script");
+    assert_lacks(page, "<i>");
+    assert_lacks(page, "http");
+    free(page);
+    folder_remove(&f);
+}
+
+/* An adapter is called by what it is. */
+static void labels_say_what_is_not_as_usual(void **state)
+{
+    focal_ctx *ctx = *state;
+    static const struct {
+        const char *key, *value, *settings, *label;
+    } cases[] = {
+        {"\"causal\": true", "\"causal\": false", "{\"steps\": 7}",
+         ">groups (not causal), K 5, 7 steps<"},
+        {"\"top\": 3", "\"top\": 0", "{}", ">window alone<"},
+        {"", "", "{\"steps\": 0, \"groups.method\": \"start\"}", ">untrained start, K 5<"},
+        {"", "", "{\"steps\": 0, \"groups.method\": \"random\"}", ">random groups, K 5<"},
+        {"", "",
+         "{\"steps\": 9, \"groups.method\": \"focus\", \"groups.gate\": \"log\", "
+         "\"objective\": \"lm\"}",
+         ">groups, K 5, 9 steps, log gate, LM loss<"},
+        {"", "", "{\"steps\": 9, \"groups.method\": \"<b>\"}", ">groups, K 5, 9 steps<"},
+    };
+    for (size_t i = 0; i < FOCAL_COUNT(cases); i++) {
+        const folder f = adapter_write_good(ctx, FOCAL_BF16);
+        const char *folders[] = {f.path};
+        notes n;
+        if (*cases[i].key) adapter_edit(&f, FOCI_ADAPTER_CONFIG, cases[i].key, cases[i].value);
+        adapter_edit(&f, FOCI_ADAPTER_CONFIG,
+                     "{\"steps\": 250, \"lr\": 0.1, \"text\": [\"a\", null]}", cases[i].settings);
+        char *page = page_of(ctx, folders, 1, &n);
+        assert_has(page, cases[i].label);
+        free(page);
+        folder_remove(&f);
+    }
+}
+
+static void folders_without_numbers_say_how_to_get_them(void **state)
+{
+    focal_ctx *ctx = *state;
+    const folder a = adapter_write_good(ctx, FOCAL_BF16), b = adapter_write_good(ctx, FOCAL_F32);
+    const char *folders[] = {a.path, b.path};
+    char want[160];
+    notes n;
+    put_file(&b, "measure.json", good);
+    char *page = page_of(ctx, folders, 2, &n);
+    assert_int_equal(n.count, 1);
+    (void)snprintf(want, sizeof want, "focal eval groups -m MODEL --adapter %s TEXT...", a.path);
+    assert_non_null(strstr(n.text[0], want));
+    assert_has(page, want);
+    /* two of a kind are told apart */
+    (void)snprintf(want, sizeof want, "groups, K 5, 250 steps (%s)", strrchr(a.path, '/') + 1);
+    assert_has(page, want);
+    free(page);
+    folder_remove(&a);
+    folder_remove(&b);
+}
+
+static void other_texts_are_noted(void **state)
+{
+    focal_ctx *ctx = *state;
+    const folder a = adapter_write_good(ctx, FOCAL_BF16), b = adapter_write_good(ctx, FOCAL_BF16);
+    const char *folders[] = {a.path, b.path};
+    notes n;
+    put_file(&a, "measure.json", good);
+    put_file(&b, "measure.json", good);
+    adapter_edit(&b, "measure.json", "c.txt", "d.txt");
+    free(page_of(ctx, folders, 2, &n));
+    assert_int_equal(n.count, 1);
+    assert_non_null(strstr(n.text[0], "other texts"));
+    folder_remove(&a);
+    folder_remove(&b);
+}
+
+/* A file with one thing changed is refused with a sentence about it; the page goes on without. */
+static void damaged_measures_are_left_out(void **state)
+{
+    focal_ctx *ctx = *state;
+    static const struct {
+        const char *from, *to, *why;
+    } edits[] = {
+        {"\"groups\",\"focal\"", "\"copy\",\"focal\"", "its measure"},
+        {"\"context\":512", "\"context\":1", "'context'"},
+        {"\"context\":512", "\"context\":\"512\"", "'context'"},
+        {"\"threads\":2,", "", "'threads'"},
+        {"\"a<b>.txt\"", "7", "'name'"},
+        {"\"dense\"", "\"thick\"", "'thick'"},
+        {"\"kind\":\"dense\"", "\"kind\":\"adapter\"", "dense one"},
+        {"\"kind\":\"temperatures\"", "\"kind\":\"dense\"", "dense one"},
+        {"\"top\":3", "\"top\":65", "'top'"},
+        {"3.5625", "null", "'loss'"},
+        {"3.5625", "1e300", "'loss'"},
+        {"\"kept\":0.25", "\"kept\":1.25", "'kept'"},
+        {"[3.5,3.8]", "[3.5]", "'losses'"},
+        {"[3.5,3.8]", "[3.5,true]", "'losses'"},
+        {"\"groups\":2", "\"groups\":65", "'groups'"},
+        {"\"groups_top\":1", "\"groups_top\":3", "'groups_top'"},
+        {"[0.75,0.25]", "[0.75]", "'shares'"},
+        {"[0.75,0.25]", "[0.75,-1]", "'shares'"},
+        {"\"router\":1", "\"router\":2", "ascend"},
+        {"\"layer\":2,\"router\":0", "\"layer\":2,\"router\":1", "ascend"},
+        {"\"here\":3", "\"here\":5", "'all'"},
+        {",[]]", "]", "'groups'"},
+        {",[]]", ",7]", "list of at most"},
+        {"\"typical\":[", "\"typical\":[[", "measure.json"},
+        {"\"text\":\" <script>\"", "\"text\":null", "'text'"},
+    };
+    for (size_t i = 0; i < FOCAL_COUNT(edits); i++) {
+        const folder f = adapter_write_good(ctx, FOCAL_BF16);
+        const char *folders[] = {f.path};
+        notes n;
+        put_file(&f, "measure.json", good);
+        adapter_edit(&f, "measure.json", edits[i].from, edits[i].to);
+        free(page_of(ctx, folders, 1, &n));
+        assert_int_equal(n.count, 2); /* why, and how to measure */
+        if (!strstr(n.text[0], edits[i].why) || !strstr(n.text[0], "measure.json"))
+            fail_msg("'%s' for '%s' gives: %s", edits[i].to, edits[i].from, n.text[0]);
+        folder_remove(&f);
+    }
+}
+
+static void long_logs_become_means(void **state)
+{
+    focal_ctx *ctx = *state;
+    enum { STEPS = 1000 };
+    foci_fit_log log;
+    foci_fit_log_start(&log);
+    for (int step = 1; step <= STEPS; step++) {
+        char line[128];
+        const int bytes =
+            snprintf(line, sizeof line, "{\"step\":%d,\"loss\":1,\"kl\":%d,\"largest_group\":0.5}",
+                     step, 2 * step);
+        assert_status(ctx, foci_fit_log_line(ctx, &log, line, (size_t)bytes), FOCAL_OK);
+    }
+    static const char *const odd[] = {"", "[]", "{\"loss\":1}", "{\"step\":1,\"valid_loss\":2}",
+                                      "{\"step\":2,\"loss\":7,\"kl\":1}"};
+    for (size_t n = 0; n < FOCAL_COUNT(odd); n++)
+        assert_status(ctx, foci_fit_log_line(ctx, &log, odd[n], strlen(odd[n])), FOCAL_OK);
+    foci_fit_log_end(&log);
+    assert_int_equal(log.bad_lines, 3); /* the others are a validation and a step of the past */
+    assert_true(log.has_kl && log.has_largest);
+    assert_int_equal(log.block, 4);
+    assert_int_equal(log.count, STEPS / 4);
+    for (int32_t n = 0; n < log.count; n++) {
+        assert_true(fabs(log.step[n] - (4 * n + 2.5)) < 1e-9);
+        assert_true(fabs(log.kl[n] - 2.0 * log.step[n]) < 1e-9);
+        assert_true(log.largest[n] == 0.5);
+    }
+}
+
+static void bad_calls_are_refused(void **state)
+{
+    focal_ctx *ctx = *state;
+    const folder f = folder_new();
+    const char *empty[] = {f.path}, *nameless[] = {""};
+    const char *path = folder_file(&f, "page.html");
+    focal_report_fits_args args = {.folders = empty, .folder_count = 1};
+    assert_status(ctx, focal_report_fits(ctx, path, &args), FOCAL_EINVAL);
+    assert_non_null(strstr(focal_ctx_error(ctx), "adapter_config.json"));
+    assert_status(ctx, focal_report_fits(ctx, NULL, &args), FOCAL_EINVAL);
+    args.folders = nameless;
+    assert_status(ctx, focal_report_fits(ctx, path, &args), FOCAL_EINVAL);
+    args.folder_count = 0;
+    assert_status(ctx, focal_report_fits(ctx, path, &args), FOCAL_EINVAL);
+    args.folder_count = FOCAL_REPORT_MAX_FITS + 1;
+    assert_status(ctx, focal_report_fits(ctx, path, &args), FOCAL_EINVAL);
+    assert_int_equal(folder_count(&f), 0);
+    folder_remove(&f);
+}
+
+/* Without memory at any place: ENOMEM, and no page. */
+static void without_memory_there_is_no_page(void **state)
+{
+    focal_ctx *ctx = *state;
+    const folder f = adapter_write_good(ctx, FOCAL_BF16), to = folder_new();
+    const char *folders[] = {f.path};
+    const char *path = folder_file(&to, "page.html");
+    const focal_report_fits_args args = {.folders = folders, .folder_count = 1};
+    put_file(&f, "measure.json", good);
+    focal_status status = FOCAL_ENOMEM;
+    for (int64_t n = 1; status != FOCAL_OK; n++) {
+        const int64_t live = memory_live_blocks();
+        memory_fail(n, true);
+        status = focal_report_fits(ctx, path, &args);
+        memory_fail(0, false);
+        assert_int_equal(memory_live_blocks(), live);
+        if (status == FOCAL_OK) break;
+        assert_int_equal(status, FOCAL_ENOMEM);
+        assert_int_equal(folder_count(&to), 0);
+    }
+    folder_remove(&f);
+    folder_remove(&to);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(the_page_has_what_was_measured, open_ctx, close_ctx),
+        cmocka_unit_test_setup_teardown(labels_say_what_is_not_as_usual, open_ctx, close_ctx),
+        cmocka_unit_test_setup_teardown(folders_without_numbers_say_how_to_get_them, open_ctx,
+                                        close_ctx),
+        cmocka_unit_test_setup_teardown(other_texts_are_noted, open_ctx, close_ctx),
+        cmocka_unit_test_setup_teardown(damaged_measures_are_left_out, open_ctx, close_ctx),
+        cmocka_unit_test_setup_teardown(long_logs_become_means, open_ctx, close_ctx),
+        cmocka_unit_test_setup_teardown(bad_calls_are_refused, open_ctx, close_ctx),
+        cmocka_unit_test_setup_teardown(without_memory_there_is_no_page, open_ctx, close_ctx),
+    };
+    return cmocka_run_group_tests_name("fits_report", tests, NULL, NULL);
+}
