@@ -114,7 +114,7 @@ def main():
     parser.add_argument("--top", default="2,4")
     parser.add_argument("-t", "--threads", default=2)
     parser.add_argument("adapters", nargs="*", type=pathlib.Path)
-    options = parser.parse_args()
+    options = parser.parse_intermixed_args()
     with tempfile.TemporaryDirectory() as folder:
         table = Table(options, folder)
         print("| adapter | setting | distant pairs kept | novels | WikiText | copy |\n"
