@@ -108,7 +108,7 @@ static focal_status choose_settings(group_run *r)
 /* Layers whose tokens are shown: evenly over those that have a router, the first and last too. */
 static void choose_layers(focal_group_eval *e)
 {
-    int32_t routed[FOCI_MAX_LAYERS], count = 0;
+    int32_t routed[FOCI_MAX_LAYERS] = {0}, count = 0;
     for (int32_t n = 0; n < e->L; n++)
         if (e->is_routed[n]) routed[count++] = n;
     e->layer_count = (int32_t)foci_min64(count, FOCI_GROUP_LAYERS);

@@ -119,11 +119,12 @@ static void write_curve(foci_page *page, const foci_fits *fits, bool is_kl)
     for (int32_t n = 0; n < fits->count; n++) {
         const foci_fit *fit = fits->fits[n];
         if (!(is_kl ? fit->log.has_kl : fit->log.has_largest)) continue;
-        line[count++] = (foci_chart_line){.name = fit->label,
-                                          .number = n,
-                                          .count = fit->log.count,
-                                          .x = fit->log.step,
-                                          .y = is_kl ? fit->log.kl : fit->log.largest};
+        const foci_chart_line one = {.name = fit->label,
+                                     .number = n,
+                                     .count = fit->log.count,
+                                     .x = fit->log.step,
+                                     .y = is_kl ? fit->log.kl : fit->log.largest};
+        line[count++] = one;
     }
     if (count == 0) return;
     const foci_chart chart = {.id = is_kl ? "kl" : "largest",
