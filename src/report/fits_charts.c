@@ -85,7 +85,8 @@ void foci_fits_loss_chart(foci_page *page, const foci_fits *fits)
         page, &chart,
         "A point is a number of groups that a token looks into: 0 is window and sinks "
         "alone, all of them is every key. Lower is better, 0 is the model as it is, in the same "
-        "run. LoRA and temperatures alone look at every pair: they are controls.");
+        "run. LoRA, temperatures "
+        "alone and a scale look at every pair: they are controls.");
     (void)fputs("</section>\n", page->file);
 }
 
