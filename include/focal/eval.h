@@ -230,7 +230,8 @@ typedef enum focal_group_kind {
     FOCAL_GROUP_DENSE,        /* the model as it is */
     FOCAL_GROUP_TOP,          /* the adapter, its queries looking into `top` groups */
     FOCAL_GROUP_TEMPERATURES, /* all keys, with the adapter's temperatures */
-    FOCAL_GROUP_ADAPTER       /* an adapter without routers: LoRA, or nothing but temperatures */
+    FOCAL_GROUP_ADAPTER       /* an adapter that sees all keys: LoRA, nothing but temperatures, a
+                                 scale of distant logits */
 } focal_group_kind;
 
 /* What was found for one setting. */
@@ -257,7 +258,7 @@ typedef struct focal_group_args {
     int32_t text_count;
     int32_t context;     /* the first so many ids of each text are read; 0: the model's */
     const int32_t *tops; /* (top_count) numbers of groups; none: 0, 1, 2, 4, 8, ... and all. Not
-                            used for an adapter without routers */
+                            used for an adapter without groups */
     int32_t top_count;
     int32_t rounds; /* how often each setting reads the first text against the clock, settings by
                        turns; the median counts. 0: not timed */

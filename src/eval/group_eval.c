@@ -90,9 +90,11 @@ static focal_status choose_settings(group_run *r)
 {
     focal_group_eval *e = r->eval;
     const focal_adapter_info info = focal_adapter_describe(r->adapter);
-    const bool has_routers = strcmp(info.kind, "groups") == 0 && info.layers > 0;
+    /* Others see all keys: LoRA, nothing but temperatures, a scale of distant logits. */
+    const bool has_sets =
+        strcmp(info.kind, "groups") == 0 && info.layers > 0 && strcmp(info.form, "scale") != 0;
     add_setting(e, FOCAL_GROUP_DENSE, 0);
-    if (!has_routers) {
+    if (!has_sets) {
         add_setting(e, FOCAL_GROUP_ADAPTER, 0);
         return FOCAL_OK;
     }
@@ -100,7 +102,10 @@ static focal_status choose_settings(group_run *r)
     e->L = info.L;
     e->routers = r->adapter->groups->shape.routers;
     memcpy(e->is_routed, r->adapter->groups->shape.layers, sizeof e->is_routed);
-    FOCAL_TRY(add_tops(r, &info));
+    if (strcmp(info.form, "none") == 0)
+        add_setting(e, FOCAL_GROUP_TOP, 0);
+    else
+        FOCAL_TRY(add_tops(r, &info));
     if (info.has_temperatures) add_setting(e, FOCAL_GROUP_TEMPERATURES, 0);
     return FOCAL_OK;
 }
@@ -108,7 +113,7 @@ static focal_status choose_settings(group_run *r)
 /* Layers whose tokens are shown: evenly over those that have a router, the first and last too. */
 static void choose_layers(focal_group_eval *e)
 {
-    int32_t routed[FOCI_MAX_LAYERS], count = 0;
+    int32_t routed[FOCI_MAX_LAYERS] = {0}, count = 0;
     for (int32_t n = 0; n < e->L; n++)
         if (e->is_routed[n]) routed[count++] = n;
     e->layer_count = (int32_t)foci_min64(count, FOCI_GROUP_LAYERS);

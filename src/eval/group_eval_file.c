@@ -12,7 +12,7 @@ enum { CUT = 96 }; /* bytes of a text in the file; tokens are shorter, but for r
 /* Any bytes in quotes: what is no UTF-8 becomes U+FFFD, as a part of a character does. */
 static void put_bytes(foci_writer *to, const char *data, size_t bytes)
 {
-    char text[CUT + 4];
+    char text[CUT + FOCI_UTF8_MOST] = {0};
     size_t used = 0;
     for (size_t n = 0, step; n < bytes && used < CUT; n += step) {
         int32_t character = foci_utf8_decode(data + n, bytes - n, &step);

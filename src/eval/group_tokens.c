@@ -35,7 +35,7 @@ focal_status foci_typical_tokens(focal_ctx *ctx, const int32_t *ids, const uint6
         for (int64_t n = 0; n < count; n++) of_token[ids[n]]++;
     }
     for (int32_t c = 0; status == FOCAL_OK && c < K; c++) {
-        candidate best[FOCI_GROUP_TOKENS];
+        candidate best[FOCI_GROUP_TOKENS] = {0};
         int64_t members = 0;
         groups[c].count = 0;
         memset(in_group, 0, (size_t)V * sizeof *in_group);

@@ -85,7 +85,8 @@ void foci_fits_loss_chart(foci_page *page, const foci_fits *fits)
         page, &chart,
         "A point is a number of groups that a token looks into: 0 is window and sinks "
         "alone, all of them is every key. Lower is better, 0 is the model as it is, in the same "
-        "run. LoRA and temperatures alone look at every pair: they are controls.");
+        "run. LoRA, temperatures "
+        "alone and a scale look at every pair: they are controls.");
     (void)fputs("</section>\n", page->file);
 }
 
@@ -119,11 +120,12 @@ static void write_curve(foci_page *page, const foci_fits *fits, bool is_kl)
     for (int32_t n = 0; n < fits->count; n++) {
         const foci_fit *fit = fits->fits[n];
         if (!(is_kl ? fit->log.has_kl : fit->log.has_largest)) continue;
-        line[count++] = (foci_chart_line){.name = fit->label,
-                                          .number = n,
-                                          .count = fit->log.count,
-                                          .x = fit->log.step,
-                                          .y = is_kl ? fit->log.kl : fit->log.largest};
+        const foci_chart_line one = {.name = fit->label,
+                                     .number = n,
+                                     .count = fit->log.count,
+                                     .x = fit->log.step,
+                                     .y = is_kl ? fit->log.kl : fit->log.largest};
+        line[count++] = one;
     }
     if (count == 0) return;
     const foci_chart chart = {.id = is_kl ? "kl" : "largest",

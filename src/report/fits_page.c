@@ -266,7 +266,7 @@ static void write_adapters(foci_page *page, const foci_fits *fits)
         put(page, "</td><td class=\"left\">");
         foci_page_text(page, fit->base);
         (void)fprintf(page->file, "</td><td>%d</td>", fit->layers);
-        if (fit->is_lora || fit->layers == 0)
+        if (fit->is_lora || fit->layers == 0 || strcmp(fit->form, "scale") == 0)
             put(page, "<td>&ndash;</td><td>&ndash;</td><td>&ndash;</td><td>&ndash;</td>"
                       "<td>&ndash;</td>");
         else

@@ -57,6 +57,9 @@ static focal_status take_info(focal_ctx *ctx, const focal_adapter_info *info, fo
     } else {
         (void)snprintf(fit->mode, FOCI_FIT_NAME, "%s", info->mode);
         (void)snprintf(fit->scope, FOCI_FIT_NAME, "%s", info->scope);
+        (void)snprintf(fit->form, FOCI_FIT_NAME, "%s", info->form);
+        fit->has_groups = info->layers > 0 && info->top > 0 && strcmp(info->form, "scale") != 0 &&
+                          strcmp(info->form, "none") != 0;
         fit->groups = info->groups;
         fit->top = info->top;
         fit->top_fit = info->top_fit;
@@ -83,17 +86,17 @@ static bool is_paper(const foci_fit *fit)
 static void make_label(foci_fit *fit)
 {
     const bool is_trained = fit->steps > 0;
-    const bool has_routers = !fit->is_lora && fit->layers > 0 && fit->top > 0;
     const char *what = fit->is_lora                         ? "LoRA"
                        : fit->layers == 0                   ? "temperatures alone"
-                       : fit->top == 0                      ? "window alone"
+                       : strcmp(fit->form, "scale") == 0    ? "scale of distant logits"
+                       : !fit->has_groups                   ? "window alone"
                        : strcmp(fit->method, "start") == 0  ? "untrained start"
                        : strcmp(fit->method, "random") == 0 ? "random groups"
                        : is_paper(fit)                      ? "paper's form"
                                                             : "groups";
-    const bool is_usual = !has_routers || is_paper(fit);
+    const bool is_usual = !fit->has_groups || is_paper(fit);
     char size[32] = "", steps[32] = "";
-    if (has_routers) (void)snprintf(size, sizeof size, ", K %d", fit->groups);
+    if (fit->has_groups) (void)snprintf(size, sizeof size, ", K %d", fit->groups);
     if (fit->is_lora) (void)snprintf(size, sizeof size, ", rank %d", fit->rank);
     if (is_trained) (void)snprintf(steps, sizeof steps, ", %lld steps", (long long)fit->steps);
     const char *gate = is_usual || !is_trained           ? ""

@@ -95,8 +95,9 @@ typedef struct foci_fit {
     /* What it is. */
     char base[FOCI_FIT_NAME], version[FOCI_FIT_NAME], method[FOCI_FIT_NAME];
     char mode[FOCI_FIT_NAME], scope[FOCI_FIT_NAME], objective[FOCI_FIT_NAME];
-    char gate[FOCI_FIT_NAME], targets[FOCI_FIT_NAME];
+    char gate[FOCI_FIT_NAME], targets[FOCI_FIT_NAME], form[FOCI_FIT_NAME];
     bool is_lora, is_causal, has_temperatures;
+    bool has_groups; /* else no token looks into any */
     int32_t layers, groups, top, top_fit, window, sinks, rank;
     int64_t steps, parameters; /* steps -1: not known */
     foci_fit_measure *measure; /* NULL: not measured */
