@@ -228,7 +228,7 @@ static void fuzz_call(reader *r, arena *a, focal_ctx *ctx)
     }
     focal_attn_gate gate = {0};
     if (take(r) % 4 == 3) {
-        gate.kind = (focal_gate_kind)(take(r) % 5);
+        gate.kind = (focal_gate_kind)(take(r) % 6);
         gate.K = args.keys ? args.keys->K : take_size(r, 5);
         gate.routers = take(r) % 2 ? 1 : args.G;
         gate.gq = take_block(a, times(q_rows, times(gate.routers, gate.K)), sizeof(float));

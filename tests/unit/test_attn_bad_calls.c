@@ -241,7 +241,7 @@ BEND(short_key_mask, keys_of(c)->key_mask_stride = 2)
 
 static const bend mask_bends[] = {no_query_mask, no_key_mask, short_key_mask};
 
-BEND(unknown_gate, c->gate.kind = (focal_gate_kind)4)
+BEND(unknown_gate, c->gate.kind = (focal_gate_kind)5)
 BEND(zero_gate, c->gate.kind = (focal_gate_kind)0)
 BEND(gate_without_window, c->args.has_window = false)
 BEND(gate_both_ways, c->args.is_bidirectional = true)
@@ -272,10 +272,11 @@ BEND(gate_of_other_K, c->gate.K = 5)
 BEND(gate_of_other_routers, c->gate.routers = 1)
 BEND(paper_with_keys, c->gate.kind = FOCAL_GATE_PAPER)
 BEND(log_with_keys, c->gate.kind = FOCAL_GATE_LOG)
+BEND(scale_with_keys, c->gate.kind = FOCAL_GATE_SCALE)
 
 static const bend straight_bends[] = {straight_without_keys, gate_of_other_K, gate_of_other_routers,
                                       paper_with_keys,       log_with_keys,   no_query_mask,
-                                      no_key_mask,           short_key_mask};
+                                      no_key_mask,           short_key_mask,  scale_with_keys};
 
 static void refuse(focal_ctx *ctx, const attn_spec *spec, const bend *bends, size_t count)
 {

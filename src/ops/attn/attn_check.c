@@ -216,6 +216,8 @@ static focal_status check_gate(focal_ctx *ctx, const focal_attn_args *a)
         const focal_keys *keys = seq->keys;
         if (seq->k_pages && !is_scale)
             return foci_fail(ctx, FOCAL_EUNSUPPORTED, "gate: keys must not lie in pages");
+        if (seq->k_pages && !rows_fit(seq->k_row, seq->S, (int64_t)gate->routers * gate->K))
+            return foci_fail(ctx, FOCAL_EINVAL, "gate: sequence %d has gk rows out of range", n);
         if (!is_straight && keys)
             return foci_fail(ctx, FOCAL_EINVAL, "gate: this kind takes no key sets");
         if (!is_straight) continue;
