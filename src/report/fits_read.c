@@ -86,9 +86,11 @@ static bool is_paper(const foci_fit *fit)
 static void make_label(foci_fit *fit)
 {
     const bool is_trained = fit->steps > 0;
+    const bool is_temperature = strcmp(fit->method, "temperature") == 0;
     const char *what = fit->is_lora                         ? "LoRA"
                        : fit->layers == 0                   ? "temperatures alone"
                        : strcmp(fit->form, "scale") == 0    ? "scale of distant logits"
+                       : !fit->has_groups && is_temperature ? "window, temperatures"
                        : !fit->has_groups                   ? "window alone"
                        : strcmp(fit->method, "start") == 0  ? "untrained start"
                        : strcmp(fit->method, "random") == 0 ? "random groups"

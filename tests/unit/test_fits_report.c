@@ -123,6 +123,8 @@ static void labels_say_what_is_not_as_usual(void **state)
         {"\"causal\": true", "\"causal\": false", "{\"steps\": 7}",
          ">groups (not causal), K 5, 7 steps<"},
         {"\"top\": 3", "\"top\": 0", "{}", ">window alone<"},
+        {"\"top\": 3", "\"top\": 0", "{\"groups.method\": \"temperature\", \"steps\": 7}",
+         ">window, temperatures, 7 steps<"},
         {"", "", "{\"steps\": 0, \"groups.method\": \"start\"}", ">untrained start, K 5<"},
         {"", "", "{\"steps\": 0, \"groups.method\": \"random\"}", ">random groups, K 5<"},
         {"", "",
