@@ -102,7 +102,7 @@ FOCAL_API focal_status focal_copy(focal_model *model, const focal_copy_plan *pla
  * model should know. Keys are two syllables and no two of a text are equal; values are one.
  */
 enum {
-    FOCAL_RECALL_PAIRS_LEAST = 4,
+    FOCAL_RECALL_PAIRS_LEAST = 1,
     FOCAL_RECALL_PAIRS_MOST = 8192,
     FOCAL_RECALL_KEYS = 10000, /* that there are */
     FOCAL_RECALL_DEPTHS = 4

@@ -53,9 +53,8 @@ static focal_status fill_length(recall_run *r, int64_t n, foci_recall_shape *sha
             beyond = pairs;
     }
     if (fits < FOCAL_RECALL_PAIRS_LEAST)
-        return foci_fail(r->ctx, FOCAL_EINVAL,
-                         "recall: %d tokens do not hold %d pairs and their queries", r->length,
-                         FOCAL_RECALL_PAIRS_LEAST);
+        return foci_fail(r->ctx, FOCAL_EINVAL, "recall: %d tokens do not hold a pair and its query",
+                         r->length);
     if (beyond > most)
         return foci_fail(r->ctx, FOCAL_EINVAL, "recall: %d tokens are more than %d pairs fill",
                          r->length, most);

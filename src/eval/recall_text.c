@@ -76,15 +76,18 @@ static focal_status put_line(focal_ctx *ctx, int32_t key, int32_t value, focal_b
     return foci_buffer_put(ctx, text, line, FOCI_RECALL_LINE);
 }
 
-/* The pair that query q asks for: of a quarter, the first behind a random one that was not asked.
+/* The pair that query q asks for: of a quarter, the first from a random one on that was not asked.
  */
 static int32_t pick_pair(const source *s, int64_t n, int32_t q, int32_t pairs, bool *is_asked)
 {
     const int64_t quarter = (n + q) % FOCAL_RECALL_DEPTHS;
     const int64_t begin = pairs * quarter / FOCAL_RECALL_DEPTHS;
     const int64_t end = pairs * (quarter + 1) / FOCAL_RECALL_DEPTHS;
-    int64_t pair = begin + draw(s, STREAM_QUERIES, (uint64_t)q, (uint32_t)(end - begin));
-    while (is_asked[pair]) pair = (pair + 1) % pairs;
+    const int64_t count = end > begin ? end - begin : 1; /* fewer than four pairs */
+    int64_t pair = begin + draw(s, STREAM_QUERIES, (uint64_t)q, (uint32_t)count);
+    for (int64_t tried = 1; tried < count && is_asked[pair]; tried++)
+        pair = begin + (pair + 1 - begin) % count;
+    while (is_asked[pair]) pair = (pair + 1) % pairs; /* the quarter has none left */
     is_asked[pair] = true;
     return (int32_t)pair;
 }
