@@ -340,12 +340,12 @@ static void keys_and_rounds(void **state)
         focal_buffer text = {0};
         assert_status(ctx, focal_recall_text(ctx, &plan, n, PAIRS, &text), FOCAL_OK);
         assert_int_equal(text.bytes, (1 + ROUNDS) * PAIRS * LINE + 1);
-        for (int32_t p = 0; p < PAIRS; p++) {
+        for (ptrdiff_t p = 0; p < PAIRS; p++) {
             const char *line = text.data + p * LINE;
-            for (int32_t round = 0; round < ROUNDS; round++) {
+            for (ptrdiff_t round = 0; round < ROUNDS; round++) {
                 const char *asked = text.data + (1 + round) * PAIRS * LINE + 1;
                 int32_t found = 0;
-                for (int32_t q = 0; q < PAIRS; q++)
+                for (ptrdiff_t q = 0; q < PAIRS; q++)
                     found += memcmp(asked + q * LINE, line, LINE) == 0;
                 assert_int_equal(found, 1);
             }
@@ -394,7 +394,7 @@ static void recall_agrees_with_perplexity(void **state)
         const int32_t end = begin + VALUE_BYTES;
         loss += mean_by_ppl(model, ids.ids, (int32_t)ids.count, begin, end) / 4;
         right += share_right(model, ids.ids, begin, end) == 1.0;
-        for (int32_t p = 0; p < pairs; p++)
+        for (ptrdiff_t p = 0; p < pairs; p++)
             chance += memcmp(text.data + p * LINE + VALUE, text.data + at, VALUE_BYTES) == 0;
     }
     if (fabs(result.loss - loss) > 1e-4 || fabs(result.accuracy - right / 4) > 1e-9 ||
