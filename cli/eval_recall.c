@@ -1,4 +1,5 @@
 /* focal eval recall: how well a model knows values it has read; and texts to learn it from. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -12,7 +13,7 @@
 typedef struct recall_options {
     model_choice model;
     cli_list lengths;
-    int64_t count, queries, seed, documents, threads;
+    int64_t count, queries, keys, seed, documents, threads;
     const char *write, *pairs;
     bool is_json;
 } recall_options;
@@ -44,7 +45,8 @@ static void print_result(output_table *table, int64_t length, const focal_recall
 
 static int measure(focal_ctx *ctx, focal_model *model, const recall_options *o)
 {
-    const focal_recall_plan plan = {.queries = (int32_t)o->queries, .seed = (uint64_t)o->seed};
+    const focal_recall_plan plan = {
+        .queries = (int32_t)o->queries, .keys = (int32_t)o->keys, .seed = (uint64_t)o->seed};
     const focal_cache_options cache = cli_cache_options(&o->model);
     output_table table = {.is_json = o->is_json};
     for (int32_t n = 0; n < o->lengths.count; n++) {
@@ -79,20 +81,30 @@ static int read_pairs(const char *text, int64_t *least, int64_t *most)
                      FOCAL_RECALL_PAIRS_LEAST, FOCAL_RECALL_PAIRS_MOST, text);
 }
 
-/* Pairs go round from least to most, so that every count comes as often. */
+/* As many texts have 4 to 8 pairs as 8 to 16: short ones teach that values come again, and long
+ * ones teach nothing before that is known. Multiples of the golden ratio spread evenly. */
+static int32_t pairs_of(int64_t n, int64_t least, int64_t most)
+{
+    const double turns = 0.6180339887498949 * (double)n, part = turns - floor(turns);
+    const double pairs = (double)least * pow((double)(most + 1) / (double)least, part);
+    return (int32_t)fmin(pairs, (double)most);
+}
+
 static int write_documents(focal_ctx *ctx, const recall_options *o)
 {
     int64_t least = 0, most = 0;
     int code = read_pairs(o->pairs, &least, &most);
     if (code != CLI_DONE) return code;
-    const focal_recall_plan plan = {
-        .queries = (int32_t)o->queries, .seed = (uint64_t)o->seed, .is_training = true};
+    const focal_recall_plan plan = {.queries = (int32_t)o->queries,
+                                    .keys = (int32_t)o->keys,
+                                    .seed = (uint64_t)o->seed,
+                                    .is_training = true};
     documents_file documents;
     focal_buffer text = {0};
     code = documents_open(&documents, o->write);
     for (int64_t n = 0; code == CLI_DONE && n < o->documents; n++) {
         text.bytes = 0;
-        const int32_t pairs = (int32_t)(least + n % (most - least + 1));
+        const int32_t pairs = pairs_of(n, least, most);
         const focal_status status = focal_recall_text(ctx, &plan, n, pairs, &text);
         code = status == FOCAL_OK ? documents_put(&documents, text.data, text.bytes)
                                   : cli_fail_ctx(ctx, status);
@@ -125,13 +137,16 @@ static int run(const recall_options *o)
     "it\n"                                                                                         \
     "where the line stood. Chance is what taking any value of the text would give. With "          \
     "--write,\n"                                                                                   \
-    "writes such texts, others than those that measure, for focal tokenize."
+    "writes such texts, others than those that measure, for focal tokenize; where they have "      \
+    "more\n"                                                                                       \
+    "queries than pairs, the queries begin again."
 
 int cli_eval_recall(int argc, char **argv)
 {
     recall_options o = {.lengths = {{512, 1024, 2048}, 3},
                         .count = 32,
                         .queries = 8,
+                        .keys = FOCAL_RECALL_KEYS,
                         .seed = 1,
                         .documents = 10000,
                         .pairs = "8-48"};
@@ -143,6 +158,8 @@ int cli_eval_recall(int argc, char **argv)
         {"count", 0, CLI_INT, &o.count, "N", "texts of each length [32]", 1, 1e9, NULL, NULL},
         {"queries", 0, CLI_INT, &o.queries, "N", "keys that come again in a text [8]", 1,
          FOCAL_RECALL_PAIRS_MOST, NULL, NULL},
+        {"keys", 0, CLI_INT, &o.keys, "N", "different keys in all texts [10000]",
+         FOCAL_RECALL_PAIRS_LEAST, FOCAL_RECALL_KEYS, NULL, NULL},
         {"seed", 0, CLI_INT, &o.seed, "N", "which texts [1]", 0, 1e15, NULL, NULL},
         {"write", 0, CLI_TEXT, &o.write, "FILE.jsonl", "write texts to train on; no model", 0, 0,
          NULL, NULL},

@@ -99,19 +99,27 @@ FOCAL_API focal_status focal_copy(focal_model *model, const focal_copy_plan *pla
                                   const focal_measure_options *options, focal_copy_result *result);
 
 /* Recall: lines "key: value", an empty line, and then some of these lines again, whose values the
- * model should know. Keys are two syllables and no two of a text are equal; values are three
- * digits.
+ * model should know. Keys are two syllables and no two of a text are equal; values are one.
  */
-enum { FOCAL_RECALL_PAIRS_LEAST = 4, FOCAL_RECALL_PAIRS_MOST = 8192, FOCAL_RECALL_DEPTHS = 4 };
+enum {
+    FOCAL_RECALL_PAIRS_LEAST = 1,
+    FOCAL_RECALL_PAIRS_MOST = 8192,
+    FOCAL_RECALL_KEYS = 10000, /* that there are */
+    FOCAL_RECALL_DEPTHS = 4
+};
 
 typedef struct focal_recall_plan {
-    int32_t queries; /* lines that come again, from each quarter of the text in turn; 0: 8; at most
-                        a text's pairs */
+    int32_t queries; /* lines that come again, from each quarter of the text in turn; 0: 8. Where
+                        they are more than the pairs, a text that measures has each once, and one to
+                        train on begins again */
+    int32_t keys; /* different ones in all texts, so that a small vocabulary has a token for each;
+                     0: FOCAL_RECALL_KEYS */
     uint64_t seed;
     bool is_training; /* other texts than those that measure, whatever the seed */
 } focal_recall_plan;
 
-/* Appends text n with so many pairs, FOCAL_RECALL_PAIRS_LEAST to FOCAL_RECALL_PAIRS_MOST. */
+/* Appends text n with so many pairs, FOCAL_RECALL_PAIRS_LEAST to FOCAL_RECALL_PAIRS_MOST and at
+ * most the plan's keys, else FOCAL_EINVAL. */
 FOCAL_API focal_status focal_recall_text(focal_ctx *ctx, const focal_recall_plan *plan, int64_t n,
                                          int32_t pairs, focal_buffer *text);
 
@@ -120,15 +128,15 @@ typedef struct focal_recall_result {
     double accuracy;       /* share of values whose every token was the model's first choice, behind
                               the right tokens before it */
     double loss;           /* nats a token of a value */
-    double chance;         /* accuracy of one who takes any value of the text */
+    double chance;         /* accuracy of one who takes the value of any pair of the text */
     double pairs;          /* of a text, mean */
     double depth_accuracy[FOCAL_RECALL_DEPTHS]; /* where the line stood: first quarter, ... */
     int64_t depth_values[FOCAL_RECALL_DEPTHS];
 } focal_recall_result;
 
 /* Texts of as many pairs as fit into `length` tokens. FOCAL_EINVAL when these are fewer than
- * FOCAL_RECALL_PAIRS_LEAST or the model has no tokenizer, FOCAL_EUNSUPPORTED when that one does not
- * give texts back, FOCAL_ENOMEM. */
+ * FOCAL_RECALL_PAIRS_LEAST or more than there can be, or the model has no tokenizer,
+ * FOCAL_EUNSUPPORTED when that one does not give texts back, FOCAL_ENOMEM. */
 FOCAL_API focal_status focal_recall(focal_model *model, const focal_recall_plan *plan,
                                     int32_t length, const focal_measure_options *options,
                                     focal_recall_result *result);

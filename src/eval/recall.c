@@ -42,7 +42,8 @@ static focal_status make_text(recall_run *r, int64_t n, int32_t pairs, foci_reca
 /* The longest text n that fits: texts of more pairs have more tokens. */
 static focal_status fill_length(recall_run *r, int64_t n, foci_recall_shape *shape)
 {
-    int32_t fits = FOCAL_RECALL_PAIRS_LEAST - 1, beyond = FOCAL_RECALL_PAIRS_MOST + 1;
+    const int32_t most = foci_recall_pairs_most(r->plan);
+    int32_t fits = FOCAL_RECALL_PAIRS_LEAST - 1, beyond = most + 1;
     while (beyond - fits > 1) {
         const int32_t pairs = fits + (beyond - fits) / 2;
         FOCAL_TRY(make_text(r, n, pairs, shape));
@@ -52,12 +53,11 @@ static focal_status fill_length(recall_run *r, int64_t n, foci_recall_shape *sha
             beyond = pairs;
     }
     if (fits < FOCAL_RECALL_PAIRS_LEAST)
-        return foci_fail(r->ctx, FOCAL_EINVAL,
-                         "recall: %d tokens do not hold %d pairs and their queries", r->length,
-                         FOCAL_RECALL_PAIRS_LEAST);
-    if (beyond > FOCAL_RECALL_PAIRS_MOST)
+        return foci_fail(r->ctx, FOCAL_EINVAL, "recall: %d tokens do not hold a pair and its query",
+                         r->length);
+    if (beyond > most)
         return foci_fail(r->ctx, FOCAL_EINVAL, "recall: %d tokens are more than %d pairs fill",
-                         r->length, FOCAL_RECALL_PAIRS_MOST);
+                         r->length, most);
     return make_text(r, n, fits, shape);
 }
 
@@ -82,6 +82,14 @@ static int32_t id_behind(const recall_run *r, size_t byte)
     int32_t n = 0;
     while (n < r->ids.count && r->ends[n] <= byte) n++;
     return n;
+}
+
+/* The share of the pairs that have this one's value. */
+static double chance_of(const recall_run *r, int32_t pair, int32_t pairs)
+{
+    int32_t equal = 0;
+    for (int32_t n = 0; n < pairs; n++) equal += r->room->values[n] == r->room->values[pair];
+    return (double)equal / pairs;
 }
 
 static void count_value(recall_run *r, const foci_score *late, int32_t from, int32_t to, int depth)
@@ -113,12 +121,12 @@ static focal_status measure_text(recall_run *r, int64_t n)
     for (int32_t q = 0; q < shape.queries; q++) {
         const size_t value = queries + (size_t)q * FOCI_RECALL_LINE;
         int depth = FOCAL_RECALL_DEPTHS - 1;
+        r->sum.chance += chance_of(r, r->room->asked[q], shape.pairs);
         while (r->room->asked[q] < shape.pairs * depth / FOCAL_RECALL_DEPTHS) depth--;
         count_value(r, &late, id_behind(r, value),
                     id_behind(r, value + FOCI_RECALL_VALUE_BYTES - 1) + 1, depth);
     }
     r->sum.pairs += shape.pairs;
-    r->sum.chance += 1.0 / shape.pairs;
     r->sum.count++;
     return FOCAL_OK;
 }
@@ -147,7 +155,7 @@ static focal_recall_result means_of(const recall_run *r)
     focal_recall_result mean = r->sum;
     mean.accuracy /= (double)r->sum.values;
     mean.loss /= (double)r->tokens;
-    mean.chance /= (double)r->sum.count;
+    mean.chance /= (double)r->sum.values;
     mean.pairs /= (double)r->sum.count;
     for (int n = 0; n < FOCAL_RECALL_DEPTHS; n++)
         if (mean.depth_values[n] > 0) mean.depth_accuracy[n] /= (double)mean.depth_values[n];
@@ -158,6 +166,7 @@ focal_status focal_recall(focal_model *model, const focal_recall_plan *plan, int
                           const focal_measure_options *options, focal_recall_result *result)
 {
     static const focal_measure_options defaults;
+    foci_recall_shape least;
     recall_run r = {.ctx = focal_model_ctx(model),
                     .tokenizer = focal_model_tokenizer(model),
                     .plan = plan,
@@ -171,6 +180,7 @@ focal_status focal_recall(focal_model *model, const focal_recall_plan *plan, int
     if (length < 1 || r.count < 1)
         return foci_fail(r.ctx, FOCAL_EINVAL, "recall: %lld texts of %d tokens, at least 1 of 1",
                          (long long)r.count, length);
+    FOCAL_TRY(foci_recall_shape_of(r.ctx, plan, FOCAL_RECALL_PAIRS_LEAST, &least));
     const focal_status status = run(&r);
     foci_scorer_close(&r.scorer);
     foci_free(r.ctx, r.room);

@@ -4,22 +4,24 @@
 
 #include "focal/eval.h"
 
-/* Of a line "bado: 471\n": its bytes, and where its value lies. */
-enum { FOCI_RECALL_LINE = 10, FOCI_RECALL_VALUE = 6, FOCI_RECALL_VALUE_BYTES = 3 };
+/* Of a line "bado: gi\n": its bytes, and where its value lies. */
+enum { FOCI_RECALL_LINE = 9, FOCI_RECALL_VALUE = 6, FOCI_RECALL_VALUE_BYTES = 2 };
 
 /* Lines before and behind the empty one. */
 typedef struct foci_recall_shape {
     int32_t pairs, queries;
 } foci_recall_shape;
 
-/* What writing a text needs, and what it tells: the pair of each query. */
+/* What writing a text needs, and what it tells: the value of each pair, the pair of each query. */
 typedef struct foci_recall_room {
-    int32_t keys[FOCAL_RECALL_PAIRS_MOST];
+    int32_t keys[FOCAL_RECALL_PAIRS_MOST], values[FOCAL_RECALL_PAIRS_MOST];
     bool is_asked[FOCAL_RECALL_PAIRS_MOST];
     int32_t asked[FOCAL_RECALL_PAIRS_MOST]; /* (queries) */
 } foci_recall_room;
 
-/* Checks pairs and queries. FOCAL_EINVAL. */
+/* The most pairs that a text can have. */
+int32_t foci_recall_pairs_most(const focal_recall_plan *plan);
+/* Checks pairs, queries and keys. FOCAL_EINVAL. */
 focal_status foci_recall_shape_of(focal_ctx *ctx, const focal_recall_plan *plan, int32_t pairs,
                                   foci_recall_shape *shape);
 /* Appends text n. */

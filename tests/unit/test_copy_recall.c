@@ -3,6 +3,7 @@
 #include "support/check.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "focal/eval.h"
@@ -265,6 +266,9 @@ static void bad_copies_are_refused(void **state)
     focal_model_close(model);
 }
 
+/* Bytes of a line "bado: gi\n", and where its value is. */
+enum { LINE = 9, VALUE = 6, VALUE_BYTES = 2 };
+
 static void recall_text_is(focal_ctx *ctx, const focal_recall_plan *plan, int64_t n, int32_t pairs,
                            const char *expected)
 {
@@ -281,18 +285,17 @@ static void recall_texts_are_known(void **state)
     const focal_recall_plan plan = {.queries = 2, .seed = 1};
     const focal_recall_plan training = {.queries = 2, .seed = 1, .is_training = true};
     recall_text_is(ctx, &plan, 0, 4,
-                   "gavo: 888\nhoju: 642\npufi: 533\nzubi: 887\n\ngavo: 888\nhoju: 642\n");
+                   "voxo: wo\nbidu: qu\nzeci: no\nbali: wo\n\nvoxo: wo\nbidu: qu\n");
     recall_text_is(ctx, &plan, 1, 4,
-                   "rije: 919\ngali: 269\nsuke: 514\nbuma: 090\n\ngali: 269\nsuke: 514\n");
+                   "qube: xe\nfuvi: he\nkupe: ne\nxaza: cu\n\nfuvi: he\nkupe: ne\n");
     recall_text_is(ctx, &training, 0, 4,
-                   "zore: 458\nhabi: 946\npulu: 868\njalo: 805\n\nzore: 458\nhabi: 946\n");
+                   "duwe: ma\nmeli: xu\nqagu: we\nrano: va\n\nduwe: ma\nmeli: xu\n");
 }
 
 /* Keys differ, queries repeat lines, one of each quarter in turn and none twice. */
 static void recall_texts_can_be_answered(void **state)
 {
-    enum { LINE = 10 };
-    static const int32_t sizes[] = {4, 5, 7, 40, 333, FOCAL_RECALL_PAIRS_MOST};
+    static const int32_t sizes[] = {1, 2, 3, 4, 5, 7, 40, 333, FOCAL_RECALL_PAIRS_MOST};
     focal_ctx *ctx = *state;
     for (size_t n = 0; n < FOCAL_COUNT(sizes); n++) {
         const int64_t pairs = sizes[n], queries = pairs < 13 ? pairs : 13;
@@ -308,7 +311,9 @@ static void recall_texts_can_be_answered(void **state)
             for (int64_t p = 0; p < pairs; p++) {
                 if (memcmp(text.data + p * LINE, asked + q * LINE, 4) != 0) continue;
                 assert_memory_equal(text.data + p * LINE, asked + q * LINE, LINE);
-                quarters[4 * p / pairs]++;
+                int quarter = 3;
+                while (p < pairs * quarter / 4) quarter--;
+                quarters[quarter]++;
                 found++;
             }
             assert_int_equal(found, 1);
@@ -319,6 +324,43 @@ static void recall_texts_can_be_answered(void **state)
             for (int i = 0; i < 4; i++) assert_in_range(quarters[i], 3, 4);
         focal_buffer_free(ctx, &text);
     }
+}
+
+/* Few keys in all texts; and texts to train on ask for each of their pairs, then begin again. */
+static void keys_and_rounds(void **state)
+{
+    enum { KEYS = 20, PAIRS = 6, ROUNDS = 3, TEXTS = 40 };
+    focal_ctx *ctx = *state;
+    char keys[KEYS][4];
+    int32_t key_count = 0;
+    const focal_recall_plan plan = {
+        .queries = ROUNDS * PAIRS, .keys = KEYS, .seed = 2, .is_training = true};
+    const focal_recall_plan measuring = {.queries = ROUNDS * PAIRS, .keys = KEYS, .seed = 2};
+    for (int64_t n = 0; n < TEXTS; n++) {
+        focal_buffer text = {0};
+        assert_status(ctx, focal_recall_text(ctx, &plan, n, PAIRS, &text), FOCAL_OK);
+        assert_int_equal(text.bytes, (1 + ROUNDS) * PAIRS * LINE + 1);
+        for (ptrdiff_t p = 0; p < PAIRS; p++) {
+            const char *line = text.data + p * LINE;
+            for (ptrdiff_t round = 0; round < ROUNDS; round++) {
+                const char *asked = text.data + (1 + round) * PAIRS * LINE + 1;
+                int32_t found = 0;
+                for (ptrdiff_t q = 0; q < PAIRS; q++)
+                    found += memcmp(asked + q * LINE, line, LINE) == 0;
+                assert_int_equal(found, 1);
+            }
+            int32_t k = 0;
+            while (k < key_count && memcmp(keys[k], line, sizeof keys[k]) != 0) k++;
+            if (k < key_count) continue;
+            assert_true(key_count < KEYS);
+            memcpy(keys[key_count++], line, sizeof keys[0]);
+        }
+        text.bytes = 0;
+        assert_status(ctx, focal_recall_text(ctx, &measuring, n, PAIRS, &text), FOCAL_OK);
+        assert_int_equal(text.bytes, 2 * PAIRS * LINE + 1);
+        focal_buffer_free(ctx, &text);
+    }
+    assert_int_equal(key_count, KEYS);
 }
 
 /* The same sums from the text alone, by perplexity over the whole of it. */
@@ -333,7 +375,6 @@ static void recall_agrees_with_perplexity(void **state)
     assert_status(ctx, focal_recall(model, &plan, 240, &options, &result), FOCAL_OK);
     const int32_t pairs = (int32_t)result.pairs;
     assert_int_equal(result.values, 4);
-    assert_true(fabs(result.chance - 1.0 / pairs) < 1e-12);
     for (int n = 0; n < FOCAL_RECALL_DEPTHS; n++) assert_int_equal(result.depth_values[n], 1);
 
     focal_buffer text = {0};
@@ -344,21 +385,22 @@ static void recall_agrees_with_perplexity(void **state)
                                          FOCAL_ENCODE_ADD_SPECIAL, &ids),
                   FOCAL_OK);
     assert_true(ids.count <= 240);
-    double loss = 0.0, right = 0.0;
-    int64_t tokens = 0;
+    double loss = 0.0, right = 0.0, chance = 0.0;
     for (int q = 0; q < 4; q++) {
         /* This tokenizer has a token a byte here, so a prefix of the text is a prefix of the ids.
          */
-        const size_t at = (size_t)pairs * 10 + 1 + (size_t)q * 10 + 6;
+        const size_t at = (size_t)(pairs + q) * LINE + 1 + VALUE;
         const int32_t begin = (int32_t)(ids.count - (int64_t)(text.bytes - at));
-        loss += 3.0 * mean_by_ppl(model, ids.ids, (int32_t)ids.count, begin, begin + 3);
-        right += share_right(model, ids.ids, begin, begin + 3) == 1.0;
-        tokens += 3;
+        const int32_t end = begin + VALUE_BYTES;
+        loss += mean_by_ppl(model, ids.ids, (int32_t)ids.count, begin, end) / 4;
+        right += share_right(model, ids.ids, begin, end) == 1.0;
+        for (ptrdiff_t p = 0; p < pairs; p++)
+            chance += memcmp(text.data + p * LINE + VALUE, text.data + at, VALUE_BYTES) == 0;
     }
-    if (fabs(result.loss - loss / (double)tokens) > 1e-4 ||
-        fabs(result.accuracy - right / 4) > 1e-9)
-        fail_msg("loss %g and %g, right %g and %g", result.loss, loss / (double)tokens,
-                 result.accuracy, right / 4);
+    if (fabs(result.loss - loss) > 1e-4 || fabs(result.accuracy - right / 4) > 1e-9 ||
+        fabs(result.chance - chance / (4 * pairs)) > 1e-12)
+        fail_msg("loss %g and %g, right %g and %g, chance %g and %g", result.loss, loss,
+                 result.accuracy, right / 4, result.chance, chance / (4 * pairs));
     /* One pair more would not fit. */
     text.bytes = 0;
     assert_status(ctx, focal_recall_text(ctx, &plan, 0, pairs + 1, &text), FOCAL_OK);
@@ -377,20 +419,36 @@ static void bad_recalls_are_refused(void **state)
 {
     focal_ctx *ctx = *state;
     focal_model *model = open_tiny(ctx);
-    const focal_recall_plan plan = {0}, negative = {.queries = -1};
+    const focal_recall_plan plan = {0}, negative = {.queries = -1}, few = {.keys = 20},
+                            endless = {.queries = FOCAL_RECALL_PAIRS_MOST + 1, .is_training = true};
     focal_buffer text = {0};
     focal_recall_result result;
-    assert_status(ctx, focal_recall(model, &plan, 30, NULL, &result), FOCAL_EINVAL);
-    assert_string_equal(focal_ctx_error(ctx),
-                        "recall: 30 tokens do not hold 4 pairs and their queries");
+    assert_status(ctx, focal_recall(model, &plan, 12, NULL, &result), FOCAL_EINVAL);
+    assert_string_equal(focal_ctx_error(ctx), "recall: 12 tokens do not hold a pair and its query");
     assert_status(ctx, focal_recall(model, &plan, 1 << 20, NULL, &result), FOCAL_EINVAL);
     assert_string_equal(focal_ctx_error(ctx),
                         "recall: 1048576 tokens are more than 8192 pairs fill");
     assert_status(ctx, focal_recall(model, &plan, 0, NULL, &result), FOCAL_EINVAL);
     assert_string_equal(focal_ctx_error(ctx), "recall: 32 texts of 0 tokens, at least 1 of 1");
-    assert_status(ctx, focal_recall_text(ctx, &plan, 0, 3, &text), FOCAL_EINVAL);
+    assert_status(ctx, focal_recall_text(ctx, &plan, 0, 0, &text), FOCAL_EINVAL);
     assert_string_equal(focal_ctx_error(ctx),
-                        "recall: a text of 3 pairs (4 to 8192) with 8 queries (at least 1)");
+                        "recall: a text of 0 pairs (1 to 8192) with 8 queries (1 to 8192)");
+    assert_status(ctx, focal_recall_text(ctx, &few, 0, 21, &text), FOCAL_EINVAL);
+    assert_string_equal(focal_ctx_error(ctx),
+                        "recall: a text of 21 pairs (1 to 20) with 8 queries (1 to 8192)");
+    assert_status(ctx, focal_recall(model, &few, 1 << 10, NULL, &result), FOCAL_EINVAL);
+    assert_string_equal(focal_ctx_error(ctx), "recall: 1024 tokens are more than 20 pairs fill");
+    for (int32_t keys = -1; keys <= FOCAL_RECALL_KEYS + 1; keys += FOCAL_RECALL_KEYS + 2) {
+        char expected[128];
+        const focal_recall_plan wrong = {.keys = keys};
+        (void)snprintf(expected, sizeof expected,
+                       "recall: %d different keys, 1 to 10000 are possible", keys);
+        assert_status(ctx, focal_recall_text(ctx, &wrong, 0, 4, &text), FOCAL_EINVAL);
+        assert_string_equal(focal_ctx_error(ctx), expected);
+        assert_status(ctx, focal_recall(model, &wrong, 240, NULL, &result), FOCAL_EINVAL);
+        assert_string_equal(focal_ctx_error(ctx), expected);
+    }
+    assert_status(ctx, focal_recall_text(ctx, &endless, 0, 4, &text), FOCAL_EINVAL);
     assert_status(ctx, focal_recall_text(ctx, &negative, 0, 4, &text), FOCAL_EINVAL);
     assert_status(ctx, focal_recall_text(ctx, &plan, -1, 4, &text), FOCAL_EINVAL);
     focal_model_close(model);
@@ -445,6 +503,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(bad_copies_are_refused, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(recall_texts_are_known, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(recall_texts_can_be_answered, open_ctx, close_ctx),
+        cmocka_unit_test_setup_teardown(keys_and_rounds, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(recall_agrees_with_perplexity, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(bad_recalls_are_refused, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(memory_may_run_out, open_ctx, close_ctx),

@@ -119,9 +119,39 @@ static void assert_same_file(const char *one, const char *other, const char *nam
     free(b);
 }
 
+/* Divergences of single batches differ fourfold, those of other texts more, and most of the way
+ * down is gone after ten steps. So all windows there are make a batch, no passage is repeated, and
+ * what could lower the divergence beside routers stays as it is. */
+#define FIXED                                                                                      \
+    "data.batch=11\ndata.repeat=0\ngroups.top_fit=1\ngroups.temperatures=false\n"                  \
+    "groups.balance=none\nvalidation.every=0\nschedule.steps=30\nschedule.warmup=2\n"
+
+static void routers_lower_the_divergence(void **state)
+{
+    focal_ctx *ctx = *state;
+    const fixture f = shared;
+    double kl[TINY_LOSSES];
+    /* Where nothing moves, every step has the same divergence: the batch is the same. */
+    assert_status(ctx,
+                  tiny_run_fit(ctx, &f.tiny, f.whole, f.model, FIXED "optimiser.lr=1e-12", NULL),
+                  FOCAL_OK);
+    assert_int_equal(tiny_run_read(f.whole, "kl", kl, NULL), 30);
+    const double start = kl[0];
+    for (int n = 1; n < 30; n++) assert_true(fabs(kl[n] - start) < 1e-5 * start);
+    /* Seen: a fifth of it. Without a gradient it stays, along a wrong one it rises. */
+    assert_status(ctx,
+                  tiny_run_fit(ctx, &f.tiny, f.tiny.out, f.model, FIXED "optimiser.lr=0.003", NULL),
+                  FOCAL_OK);
+    assert_int_equal(tiny_run_read(f.tiny.out, "kl", kl, NULL), 30);
+    assert_true(fabs(kl[0] - start) < 1e-5 * start);
+    for (int n = 25; n < 30; n++)
+        if (!(kl[n] < start / 3.0)) fail_msg("step %d: %g of %g", n, kl[n], start);
+}
+
 #define LONG "schedule.steps=60\nvalidation.every=10\ngroups.top=1\noptimiser.lr=0.003"
 
-static void divergence_falls(void **state)
+/* And the model's own file stays as it is. */
+static void groups_stay_of_one_size(void **state)
 {
     focal_ctx *ctx = *state;
     const fixture f = shared;
@@ -133,16 +163,15 @@ static void divergence_falls(void **state)
     assert_int_equal(w.result.end, FOCAL_TRAIN_FINISHED);
     assert_true(w.last.has_kl && w.last.has_groups);
     assert_int_equal(tiny_run_read(f.tiny.out, "valid_kl", kl, NULL), 6);
-    assert_true(kl[5] < 0.9 * kl[0]);
     assert_int_equal(tiny_run_read(f.tiny.out, "largest_group", largest, NULL), 60);
     assert_int_equal(tiny_run_read(f.tiny.out, "kept", kept, NULL), 60);
     double sum = 0.0;
     for (int n = 20; n < 60; n++) { /* a quarter each, when the balance has settled */
         assert_true(largest[n] >= 0.25);
-        assert_true(kept[n] > 0.1 && kept[n] < 0.5);
+        assert_true(kept[n] > 0.18 && kept[n] < 0.32); /* seen: 0.220 to 0.281 */
         sum += largest[n] / 40.0;
     }
-    assert_true(sum < 0.4);
+    assert_true(sum < 0.36); /* seen: 0.323 */
     assert_null(strstr(w.notes, "collapse"));
     char *after = read_bytes(f.weights, &after_bytes);
     assert_int_equal(after_bytes, before_bytes);
@@ -444,7 +473,8 @@ static void wrong_settings_are_named(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(divergence_falls, open_one, close_ctx),
+        cmocka_unit_test_setup_teardown(routers_lower_the_divergence, open_one, close_ctx),
+        cmocka_unit_test_setup_teardown(groups_stay_of_one_size, open_one, close_ctx),
         cmocka_unit_test_setup_teardown(resumed_fits_are_equal, open_one, close_ctx),
         cmocka_unit_test_setup_teardown(adapter_is_what_was_measured, open_one, close_ctx),
         cmocka_unit_test_setup_teardown(lora_learns_and_goes_on, open_one, close_ctx),

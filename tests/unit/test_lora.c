@@ -209,6 +209,54 @@ static void nothing_stays_when_it_is_gone(void **state)
     focal_model_close(model);
 }
 
+static void assert_load(focal_model *model, const char *path, const char *problem)
+{
+    focal_ctx *ctx = focal_model_ctx(model);
+    focal_cache *cache = NULL;
+    assert_status(ctx, focal_cache_new(model, NULL, &cache), FOCAL_OK);
+    assert_status(ctx, focal_cache_load(cache, 0, path), problem ? FOCAL_EFORMAT : FOCAL_OK);
+    if (problem && !strstr(focal_ctx_error(ctx), problem))
+        fail_msg("\"%s\", not \"%s\"", focal_ctx_error(ctx), problem);
+    assert_int_equal(focal_cache_length(cache, 0), problem ? 0 : LORA_TOKENS);
+    focal_cache_free(cache);
+}
+
+/* Keys and values depend on every number of an adapter, so a saved text is of use with no other. */
+static void saved_texts_are_bound_to_it(void **state)
+{
+    enum { SAME, NUMBER_OF_A, NUMBER_OF_B, SCALE, CASES };
+    static const char other[] = "saved with another adapter";
+    focal_ctx *ctx = *state;
+    static lora_expected expected;
+    const folder f = folder_new();
+    char path[256];
+    focal_cache *cache = NULL;
+    focal_model *model = lora_open_model(ctx, lora_model_path("llama"), FOCAL_F32);
+    (void)snprintf(path, sizeof path, "%s", folder_file(&f, "text"));
+    lora_read_expected("lora-llama", &expected);
+    attach(ctx, model, lora_path("lora-llama"));
+    const focal_batch_item item = {0, LORA_TOKENS, expected.ids, LORA_TOKENS};
+    const focal_forward_args args = {.item_count = 1, .items = &item, .logits = logits};
+    assert_status(ctx, focal_cache_new(model, NULL, &cache), FOCAL_OK);
+    assert_status(ctx, focal_forward(model, cache, &args), FOCAL_OK);
+    assert_status(ctx, focal_cache_save(cache, 0, path), FOCAL_OK);
+    focal_cache_free(cache);
+    for (int n = 0; n < CASES; n++) {
+        focal_adapter *adapter = adapter_open(ctx, lora_path("lora-llama"));
+        foci_low_rank *low = &adapter->low_ranks->layers[1][FOCI_LINEAR_V];
+        if (n == NUMBER_OF_A) low->a[low->rank * low->K - 1] += 1e-6F;
+        if (n == NUMBER_OF_B) low->b[low->rank * low->N - 1] += 1e-6F;
+        if (n == SCALE) adapter->low_ranks->alpha *= 1.01;
+        assert_status(ctx, focal_model_attach(model, adapter, NULL), FOCAL_OK);
+        assert_load(model, path, n == SAME ? NULL : other);
+        assert_status(ctx, focal_model_attach(model, NULL, NULL), FOCAL_OK);
+        focal_adapter_close(adapter);
+    }
+    assert_load(model, path, "saved with an adapter, the model runs without");
+    focal_model_close(model);
+    folder_remove(&f);
+}
+
 /* A status, no leak, and what was attached before. */
 static void survives_without_memory(void **state)
 {
@@ -308,6 +356,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(files_of_both_formats_take_it, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(what_is_written_reads_back, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(nothing_stays_when_it_is_gone, open_ctx, close_ctx),
+        cmocka_unit_test_setup_teardown(saved_texts_are_bound_to_it, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(survives_without_memory, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(peft_loads_what_is_written, open_ctx, close_ctx),
     };

@@ -285,6 +285,54 @@ static void divergence_has_that_slope(void **state)
     close_fixture(&f);
 }
 
+/* KL(teacher || student) of row n, from logits. */
+static double divergence_of(const float *teacher, const float *student)
+{
+    double kl = 0.0, sums[2] = {0.0, 0.0};
+    for (int v = 0; v < VOCAB; v++) {
+        sums[0] += exp((double)teacher[v]);
+        sums[1] += exp((double)student[v]);
+    }
+    for (int v = 0; v < VOCAB; v++)
+        kl += exp((double)teacher[v]) / sums[0] * ((double)teacher[v] - (double)student[v]);
+    return kl - log(sums[0]) + log(sums[1]);
+}
+
+/* The teacher is the model as it was before the additions: were they in it too, nothing would
+ * diverge. */
+static void the_teacher_has_no_additions(void **state)
+{
+    (void)state;
+    static float student[FIRST * VOCAB], teacher[FIRST * VOCAB];
+    fixture f = open_fixture("qwen3", ALL, FOCAL_F32, 2);
+    const foci_span whole = {0, FIRST};
+    const foci_batch batch = {
+        .T = FIRST, .ids = f.ids, .targets = f.targets, .span_count = 1, .spans = &whole};
+    const foci_backward_options options = {.is_loss_only = true, .is_kl = true};
+    const focal_batch_item item = {0, FIRST, f.ids, FIRST};
+    foci_batch_loss loss;
+    assert_status(f.ctx, foci_backward(f.t, &batch, &options, &loss), FOCAL_OK);
+    for (int is_plain = 0; is_plain < 2; is_plain++) {
+        focal_cache *cache = NULL;
+        const focal_forward_args args = {
+            .item_count = 1, .items = &item, .logits = is_plain ? teacher : student};
+        if (is_plain) { /* the additions go with it */
+            foci_trainable_free(f.t);
+            f.t = NULL;
+        }
+        assert_status(f.ctx, focal_cache_new(f.model, NULL, &cache), FOCAL_OK);
+        assert_status(f.ctx, focal_forward(f.model, cache, &args), FOCAL_OK);
+        focal_cache_free(cache);
+    }
+    double expected = 0.0;
+    for (ptrdiff_t n = 0; n < FIRST - 1; n++) /* the last row has no target */
+        expected += divergence_of(teacher + n * VOCAB, student + n * VOCAB);
+    assert_int_equal(loss.kl_rows, FIRST - 1);
+    if (!(expected > 0.01) || fabs(loss.kl - expected) > 1e-4 * expected)
+        fail_msg("a divergence of %.6g, by the logits %.6g", loss.kl, expected);
+    close_fixture(&f);
+}
+
 /* As it begins the model computes what it did, and only B has a gradient. */
 static void a_beginning_changes_nothing(void **state)
 {
@@ -492,6 +540,7 @@ int main(void)
         cmocka_unit_test(forward_is_that_of_merged_weights),
         cmocka_unit_test(gradient_is_that_of_merged_weights),
         cmocka_unit_test(divergence_has_that_slope),
+        cmocka_unit_test(the_teacher_has_no_additions),
         cmocka_unit_test(a_beginning_changes_nothing),
         cmocka_unit_test(bits_do_not_depend_on_threads_or_memory),
         cmocka_unit_test(quantised_weights_stay_as_they_lie),
