@@ -329,40 +329,46 @@ static int64_t first_distant_row(const pass *p)
     return row;
 }
 
-/* The groups that the pass's tokens look into. Those before the first that has distant keys would
- * find nothing in any group, so theirs are not computed. */
-static focal_status find_query_groups(const pass *p, const focal_router *router, const float *h)
+/* Scores of rows [first, first + count) of the pass: of keys, and of queries where those are
+ * wanted. */
+static focal_status score_rows(const pass *p, const focal_router *router, const float *h,
+                               int64_t first, int64_t count, bool wants_queries)
 {
-    const int64_t first = first_distant_row(p), near = first * router->routers;
-    const int32_t top = p->cache->run.top, count = p->T - (int32_t)first;
-    const focal_route_args args = {
-        .router = router, .T = count, .h = h + first * router->C, .sq = p->query_scores};
-    for (int64_t n = 0; n < near * top; n++) p->query_groups[n] = (int32_t)(n % top);
-    if (count == 0) return FOCAL_OK;
-    FOCAL_TRY(focal_route_scores(p->ctx, &args));
-    return focal_route_top(p->ctx, (int64_t)count * router->routers, router->K, top,
-                           p->query_scores, p->query_groups + near * top);
+    const int64_t at = first * router->routers * router->K;
+    const focal_route_args args = {.router = router,
+                                   .T = (int32_t)count,
+                                   .h = h + first * router->C,
+                                   .sk = p->key_scores + at,
+                                   .sq = wants_queries ? p->query_scores + at : NULL};
+    return count == 0 ? FOCAL_OK : focal_route_scores(p->ctx, &args);
 }
 
-/* The groups of the pass's tokens as keys, and those that they look into. */
+/* The groups of the pass's tokens as keys, and those that they look into. Queries before the first
+ * that has distant keys would find nothing in any group, so theirs are not computed. */
 static focal_status find_groups(const pass *p, int32_t layer, const float *h)
 {
     const foci_groups *groups = p->cache->groups;
     const focal_router *router = &groups->layers[layer].router;
+    const int32_t K = router->K, top = p->cache->run.top;
     const int64_t rows = (int64_t)p->T * router->routers;
-    const focal_route_args args = {.router = router, .T = p->T, .h = h, .sk = p->key_scores};
     if (groups->shape.source == FOCI_GROUPS_RANDOM) {
-        foci_random_groups(&groups->shape, layer, p->T, p->positions, p->cache->run.top,
+        foci_random_groups(&groups->shape, layer, p->T, p->positions, top,
                            groups->shape.mode == FOCAL_SHARED ? NULL : p->key_groups,
                            p->query_groups);
         return FOCAL_OK;
     }
-    FOCAL_TRY(focal_route_scores(p->ctx, &args));
-    if (groups->shape.mode == FOCAL_SHARED)
-        return focal_route_top(p->ctx, rows, router->K, p->cache->run.top, p->key_scores,
-                               p->query_groups);
-    FOCAL_TRY(focal_route_top(p->ctx, rows, router->K, 1, p->key_scores, p->key_groups));
-    return find_query_groups(p, router, h);
+    if (groups->shape.mode == FOCAL_SHARED) {
+        FOCAL_TRY(score_rows(p, router, h, 0, p->T, false));
+        return focal_route_top(p->ctx, rows, K, top, p->key_scores, p->query_groups);
+    }
+    const int64_t first = first_distant_row(p), near = first * router->routers;
+    FOCAL_TRY(score_rows(p, router, h, 0, first, false));
+    FOCAL_TRY(score_rows(p, router, h, first, p->T - first, true));
+    FOCAL_TRY(focal_route_top(p->ctx, rows, K, 1, p->key_scores, p->key_groups));
+    for (int64_t n = 0; n < near * top; n++) p->query_groups[n] = (int32_t)(n % top);
+    if (near == rows) return FOCAL_OK;
+    return focal_route_top(p->ctx, rows - near, K, top, p->query_scores + near * K,
+                           p->query_groups + near * top);
 }
 
 /* The pass's tokens in the chains of their groups, where their keys and values will lie, and the

@@ -16,8 +16,16 @@ enum {
     RUN_KEYS = 256,                       /* keys between two passes over values */
     DEPTH_WORDS = FOCI_TILE_DEPTH / PACK, /* rows of queries and keys are whole tiles deep */
     PAIR_ROWS = 2 * STRIP_ROWS,
-    SOFT_ROWS = 8 /* whose scores of a panel fit the registers */
+    SOFT_ROWS = 8, /* whose scores of a panel fit the registers */
+    /* A block's queries of one group should fill several tiles, because what a tile waits for is
+     * the group's panels; the rows of a block fit half of the second cache. */
+    GROUP_BLOCKS = 2,     /* of a sequence with groups, */
+    GROUP_BLOCK_MAX = 512 /* each of at most so many tokens */
 };
+
+/* In powers of two. A larger one would cost accuracy here: the weight of a key that outweighs all
+ * others is rounded to bfloat16, unless the maximum is its score and it is 1. */
+static const float margin = 4.0F;
 
 #include "ops/attn/attn_rows.h"
 

@@ -14,8 +14,14 @@ enum {
     STRIP_ROWS = MR,
     TILE_ROWS = 48,
     RUN_KEYS = 256, /* keys between two passes over values: their weights stay in the caches */
-    DEPTH_WORDS = 1
+    DEPTH_WORDS = 1,
+    GROUP_BLOCKS = 8,      /* of a sequence with groups, */
+    GROUP_BLOCK_MAX = 1024 /* each of at most so many tokens */
 };
+
+/* In powers of two. A weight's exponent is rounded at its own size: up to 4 that costs at most
+ * 1e-7 of the weight, at 16 it would be 7e-7. */
+static const float margin = 4.0F;
 
 #include "ops/attn/attn_rows.h"
 

@@ -753,7 +753,7 @@ static void forward_item(void *arg, int64_t index, int32_t thread)
 static int32_t block_tokens(const fwd_call *call, const focal_attn_seq *seq)
 {
     if (seq->keys) {
-        const int64_t tokens = foci_round_up(foci_pieces(seq->T, 8), 16);
+        const int64_t tokens = foci_round_up(foci_pieces(seq->T, GROUP_BLOCKS), 16);
         const int64_t most = foci_max64(GROUP_BLOCK_MAX * 3 / call->group, 16);
         return (int32_t)foci_min64(foci_max64(tokens, GROUP_BLOCK_MIN), most);
     }

@@ -17,7 +17,6 @@ enum {
     P_STRIDE = (RUN_KEYS + NR) / PACK, /* words of a row of weights; the last panel is the sinks' */
     BLOCK_ROWS = 768,      /* rows of an item without groups: state and queries fit L2 */
     GROUP_BLOCK_MIN = 128, /* tokens of an item with groups */
-    GROUP_BLOCK_MAX = 1024,
     PACK_CHUNK = 8, /* panels a packing item */
     GROUP_WEIGHT = 3,
     SHORT_KEYS = 1024, /* up to so many keys threads pack groups for themselves */
@@ -29,10 +28,6 @@ enum {
 };
 
 static const float log2_e = 1.44269504F;
-/* In powers of two. A weight's exponent is rounded at its own size: up to 4 that costs at most
- * 1e-7 of the weight, at 16 it would be 7e-7. */
-static const float margin = 4.0F;
-
 /* What an item needs to know of the call. */
 typedef struct fwd_call {
     focal_ctx *ctx;

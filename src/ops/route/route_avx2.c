@@ -1,10 +1,10 @@
 #if defined(__AVX2__)
-/* The router's kernel for AVX2; everything but these names is in route_body.h. */
+/* The router's kernel for AVX2; everything but these names is in route_vectors.h. */
 #include "simd/vec_avx2.h"
 
 enum { ROWS = 4 }; /* of a register tile: 4 x 3 sums, 3 columns and a broadcast */
 
-#include "ops/route/route_body.h"
+#include "ops/route/route_vectors.h"
 
 bool foci_route_avx2_can(const focal_ctx *ctx, const focal_route_args *args)
 {

@@ -1,7 +1,6 @@
-/* Router scores and their gradients for one instruction set: route_avx2.c and route_avx512.c
- * include this after the vocabulary of simd/ and the constant ROWS. Tokens go in blocks; the
- * projections of all routers of a side are one wide product that reads pk and pq where they lie
- * (only an R that is no multiple of a vector is copied, with zeros behind each row). */
+/* Router scores for one instruction set: what is around the projections, of which there are two
+ * forms, in registers (route_vectors.h) and in AMX tiles (route_amx.c). Both include this after the
+ * vocabulary of simd/ and the constant ROWS. Tokens go in blocks. */
 #ifndef FOCI_OPS_ROUTE_ROUTE_BODY_H
 #define FOCI_OPS_ROUTE_ROUTE_BODY_H
 
@@ -92,15 +91,6 @@ static void prepare_centroids(plan *x)
     }
 }
 
-static void pack_projection(const plan *x, const float *p, float *packed)
-{
-    const focal_router *r = x->router;
-    for (int64_t row = 0; row < (int64_t)r->routers * r->C; row++) {
-        memset(packed + row * x->width, 0, (size_t)x->width * sizeof(float));
-        memcpy(packed + row * x->width, p + row * r->R, (size_t)r->R * sizeof(float));
-    }
-}
-
 static focal_status prepare(focal_ctx *ctx, plan *x, int64_t buffer_floats)
 {
     const focal_router *r = x->router;
@@ -111,15 +101,6 @@ static focal_status prepare(focal_ctx *ctx, plan *x, int64_t buffer_floats)
     x->buffers = floats(ctx, x->buffer_floats * focal_ctx_threads(ctx));
     if (!x->e_columns || !x->e_rows || !x->norms || !x->buffers) return FOCAL_ENOMEM;
     prepare_centroids(x);
-    x->p_step = r->R;
-    if (x->width == r->R) return FOCAL_OK;
-    x->p_step = x->width;
-    for (int s = 0; s < x->side_count; s++) {
-        x->packed[s] = floats(ctx, (int64_t)r->routers * r->C * x->width);
-        if (!x->packed[s]) return FOCAL_ENOMEM;
-        pack_projection(x, x->sides[s].p, x->packed[s]);
-        x->sides[s].p = x->packed[s];
-    }
     return FOCAL_OK;
 }
 
@@ -175,24 +156,11 @@ static inline void add_offset(float *z, const float *a, int64_t width)
     }
 }
 
-/* z (count, columns) of `count` tokens from `first` on; scales (count, routers), when not NULL,
- * get 1 / norm, or 1 when raw. */
-static void project(const plan *x, const side *s, int64_t first, int64_t count, float *z,
-                    float *scales)
+/* Products become projections: z (count, columns) of a side; scales (count, routers), when not
+ * NULL, get 1 / norm, or 1 when raw. */
+static void finish_projections(const plan *x, const side *s, int64_t count, float *z, float *scales)
 {
     const focal_router *r = x->router;
-    multiply(&(product){.rows = count,
-                        .vectors = x->columns / VL,
-                        .depth = r->C,
-                        .a = x->args->h + first * x->args->h_stride,
-                        .a_row = x->args->h_stride,
-                        .a_step = 1,
-                        .b = s->p,
-                        .b_step = x->p_step,
-                        .block_step = r->C * x->p_step,
-                        .block_vectors = x->width / VL,
-                        .out = z,
-                        .out_row = x->columns});
     for (int64_t row = 0; row < count * r->routers; row++) {
         float *mine = z + row * x->width;
         if (s->a) add_offset(mine, s->a + row % r->routers * r->R, r->R);
@@ -216,50 +184,40 @@ static void store_scores(const plan *x, const side *s, int64_t token, int64_t ro
     }
 }
 
-static void score_block(void *arg, int64_t index, int32_t thread)
+/* Scores of `count` tokens from `first` on, from their projections z. */
+static void score_side(const plan *x, const side *s, int64_t first, int64_t count, const float *z,
+                       float *scores)
 {
-    const plan *x = arg;
     const focal_router *r = x->router;
-    const int64_t first = index * BLOCK, count = foci_min64(BLOCK, x->args->T - first);
-    float *z = buffer_of(x, thread), *scores = z + BLOCK * x->columns;
-    for (int n = 0; n < x->side_count; n++) {
-        const side *s = &x->sides[n];
-        project(x, s, first, count, z, NULL);
-        for (int64_t router = 0; router < r->routers; router++) {
-            multiply(&(product){.rows = count,
-                                .vectors = x->group_width / VL,
-                                .depth = r->R,
-                                .a = z + router * x->width,
-                                .a_row = x->columns,
-                                .a_step = 1,
-                                .b = x->e_columns + router * r->R * x->group_width,
-                                .b_step = x->group_width,
-                                .block_vectors = x->group_width / VL,
-                                .out = scores,
-                                .out_row = x->group_width});
-            for (int64_t t = 0; t < count; t++)
-                store_scores(x, s, first + t, router, scores + t * x->group_width);
-        }
+    for (int64_t router = 0; router < r->routers; router++) {
+        multiply(&(product){.rows = count,
+                            .vectors = x->group_width / VL,
+                            .depth = r->R,
+                            .a = z + router * x->width,
+                            .a_row = x->columns,
+                            .a_step = 1,
+                            .b = x->e_columns + router * r->R * x->group_width,
+                            .b_step = x->group_width,
+                            .block_vectors = x->group_width / VL,
+                            .out = scores,
+                            .out_row = x->group_width});
+        for (int64_t t = 0; t < count; t++)
+            store_scores(x, s, first + t, router, scores + t * x->group_width);
     }
 }
 
-static focal_status run_forward(focal_ctx *ctx, const focal_route_args *args)
+/* The sides that a call asks for. */
+static void list_sides(plan *x)
 {
-    const focal_router *r = args->router;
-    plan x = begin_plan(args);
+    const focal_route_args *args = x->args;
+    const focal_router *r = x->router;
     if (!r->pq) {
-        x.sides[x.side_count++] = (side){r->pk, r->ak, r->beta, args->sk, args->sq, 0, 0, 0, 0};
-    } else {
-        if (args->sk)
-            x.sides[x.side_count++] = (side){r->pk, r->ak, r->beta, args->sk, 0, 0, 0, 0, 0};
-        if (args->sq) x.sides[x.side_count++] = (side){r->pq, r->aq, NULL, 0, args->sq, 0, 0, 0, 0};
+        x->sides[x->side_count++] = (side){r->pk, r->ak, r->beta, args->sk, args->sq, 0, 0, 0, 0};
+        return;
     }
-    const focal_status status = prepare(ctx, &x, BLOCK * (x.columns + x.group_width));
-    if (status == FOCAL_OK) foci_parallel(ctx, foci_pieces(args->T, BLOCK), score_block, &x);
-    free_plan(ctx, &x);
-    return status;
+    if (args->sk)
+        x->sides[x->side_count++] = (side){r->pk, r->ak, r->beta, args->sk, 0, 0, 0, 0, 0};
+    if (args->sq) x->sides[x->side_count++] = (side){r->pq, r->aq, NULL, 0, args->sq, 0, 0, 0, 0};
 }
-
-#include "ops/route/route_body_backward.h"
 
 #endif /* FOCI_OPS_ROUTE_ROUTE_BODY_H */

@@ -225,6 +225,7 @@ static focal_status prepare_backward(focal_ctx *ctx, plan *x, const focal_route_
         BLOCK * (x->columns + (int64_t)r->routers * (r->K + 1)) + r->K * x->width;
     const int64_t hidden_floats = g->dh ? BLOCK * foci_round_up(r->C, VL) : 0;
     FOCAL_TRY(prepare(ctx, x, foci_max64(piece_floats, hidden_floats)));
+    FOCAL_TRY(prepare_projection(ctx, x));
     x->dh = g->dh;
     x->part_floats = depth + (int64_t)r->routers * r->K * x->width;
     x->dz = floats(ctx, x->args->T * depth);

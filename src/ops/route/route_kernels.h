@@ -43,4 +43,10 @@ focal_status foci_route_avx512_forward(focal_ctx *ctx, const focal_route_args *a
 focal_status foci_route_avx512_backward(focal_ctx *ctx, const focal_route_args *args,
                                         const focal_route_grads *grads);
 
+/* Forward on AMX tiles where there are many tokens; the rest on AVX-512. */
+bool foci_route_amx_can(const focal_ctx *ctx, const focal_route_args *args);
+focal_status foci_route_amx_forward(focal_ctx *ctx, const focal_route_args *args);
+focal_status foci_route_amx_backward(focal_ctx *ctx, const focal_route_args *args,
+                                     const focal_route_grads *grads);
+
 #endif /* FOCI_OPS_ROUTE_ROUTE_KERNELS_H */

@@ -10,6 +10,7 @@
 #include "ops/route/route_kernels.h"
 
 const foci_route_kernel foci_route_kernels[] = {
+    {"amx", foci_route_amx_can, foci_route_amx_forward, foci_route_amx_backward},
     {"avx512", foci_route_avx512_can, foci_route_avx512_forward, foci_route_avx512_backward},
     {"avx2", foci_route_avx2_can, foci_route_avx2_forward, foci_route_avx2_backward},
     {"ref", foci_route_ref_can, foci_route_ref_forward, foci_route_ref_backward},
