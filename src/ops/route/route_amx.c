@@ -70,9 +70,12 @@ static focal_status prepare_tiles(focal_ctx *ctx, tiles_plan *t)
                    BLOCK / TILE_TOKENS * t->step + BLOCK * (x->columns + x->group_width));
 }
 
+/* A pin to what is not among the router's kernels (avx512bf16, say) is none here; but then it is no
+ * pin to tiles. */
 bool foci_route_amx_can(const focal_ctx *ctx, const focal_route_args *args)
 {
-    return can_here(ctx, args, FOCI_AVX512) && foci_has(ctx, FOCI_AMX);
+    return can_here(ctx, args, FOCI_AVX512) && foci_has(ctx, FOCI_AMX) &&
+           foci_ctx_allows(ctx, "amx");
 }
 
 focal_status foci_route_amx_forward(focal_ctx *ctx, const focal_route_args *args)
