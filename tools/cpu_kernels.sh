@@ -17,5 +17,5 @@ has avx2 fma && kernels=$kernels,avx2
 has avx2 fma avx512f avx512bw avx512dq avx512vl && kernels=$kernels,avx512
 has avx2 fma avx512f avx512bw avx512dq avx512vl avx512_bf16 && kernels=$kernels,avx512bf16
 has avx2 fma avx512f avx512bw avx512dq avx512vl avx512_bf16 amx_tile amx_bf16 &&
-    kernels=$kernels,matmul:amx,attn:amx
+    kernels=$kernels,matmul:amx,attn:amx,route:amx
 echo "$kernels"

@@ -44,7 +44,7 @@ static void check(focal_ctx *ctx, int64_t rows, int32_t K, int32_t k, const floa
         kernel->run(&args, half, rows - half); /* in two pieces, as threads would */
         kernel->run(&args, 0, half);
         assert_groups(kernel->name, got, exact, rows, k);
-        note_ran("route_top", kernel->name);
+        note_ran("membership", kernel->name);
     }
     free(got);
     free(exact);
@@ -68,8 +68,8 @@ static void without_ties(void **state)
             check(*state, all_rows[r], K, K, s);
             free(s);
         }
-    note_without("route_top", "avx512bf16");
-    assert_ran("route_top", "ref");
+    note_without("membership", "avx512bf16");
+    assert_ran("membership", "ref");
 }
 
 /* Few values, so nearly every row has ties; the two zeros are equal. */
@@ -111,5 +111,5 @@ int main(void)
         cmocka_unit_test_setup_teardown(with_ties, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(nan_comes_last, open_ctx, close_ctx),
     };
-    return cmocka_run_group_tests_name("route_top", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("membership", tests, NULL, NULL);
 }
