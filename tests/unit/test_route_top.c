@@ -111,5 +111,5 @@ int main(void)
         cmocka_unit_test_setup_teardown(with_ties, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(nan_comes_last, open_ctx, close_ctx),
     };
-    return cmocka_run_group_tests_name("membership", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("route_top", tests, NULL, NULL);
 }
