@@ -17,7 +17,7 @@ enum {
     P_STRIDE = (RUN_KEYS + NR) / PACK, /* words of a row of weights; the last panel is the sinks' */
     BLOCK_ROWS = 768,      /* rows of an item without groups: state and queries fit L2 */
     GROUP_BLOCK_MIN = 128, /* tokens of an item with groups */
-    PACK_CHUNK = 8, /* panels a packing item */
+    PACK_CHUNK = 8,        /* panels a packing item */
     GROUP_WEIGHT = 3,
     SHORT_KEYS = 1024, /* up to so many keys threads pack groups for themselves */
     SPLIT_TOKENS = 16, /* up to so many queries the keys are split instead */
