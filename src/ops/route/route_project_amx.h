@@ -13,7 +13,9 @@ enum {
     PARTS = 3,
     TILE_FLOATS = FOCI_TILE_ROWS * FOCI_TILE_BYTES / 4,
     TILE_COLUMNS = 16,
-    TILE_TOKENS = FOCI_TILE_ROWS
+    TILE_TOKENS = FOCI_TILE_ROWS,
+    PAIR_COLUMNS = 2 * TILE_COLUMNS, /* two tiles beside each other share their left side, */
+    PAIR_TOKENS = 2 * TILE_TOKENS    /* and two above each other their right one */
 };
 
 /* One vector of 16 floats cut off behind 8 bits of each: what is left. Infinities and NaNs leave
@@ -94,7 +96,7 @@ static void pack_tokens(const focal_router *r, const float *h, int64_t stride, i
                         float *tiles)
 {
     const __m512i places = places_in_line();
-    const int64_t depth = depth_tiles(r), tokens = foci_round_up(count, 2 * TILE_TOKENS);
+    const int64_t depth = depth_tiles(r), tokens = foci_round_up(count, PAIR_TOKENS);
     for (int64_t t = 0; t < tokens; t++) {
         float *to = tiles + t / TILE_TOKENS * depth * PARTS * TILE_FLOATS + t % TILE_TOKENS * 16;
         const float *row = h + t * stride;
@@ -106,7 +108,7 @@ static void pack_tokens(const focal_router *r, const float *h, int64_t stride, i
                 _mm512_maskz_loadu_ps((__mmask16)lanes, row + d * FOCI_TILE_DEPTH),
                 _mm512_maskz_loadu_ps((__mmask16)(lanes >> 16), row + d * FOCI_TILE_DEPTH + 16),
                 places, part);
-            for (int n = 0; n < PARTS; n++) _mm512_store_si512(to + n * TILE_FLOATS, part[n]);
+            for (int64_t n = 0; n < PARTS; n++) _mm512_store_si512(to + n * TILE_FLOATS, part[n]);
         }
     }
 }
@@ -151,10 +153,10 @@ static void project_packed(const focal_router *r, int64_t columns, const float *
 {
     const int64_t depth = depth_tiles(r), step = depth * PARTS * TILE_FLOATS;
     foci_tiles_see(h);
-    for (int64_t t = 0; t < count; t += 2 * TILE_TOKENS, h += 2 * step) {
+    for (int64_t t = 0; t < count; t += PAIR_TOKENS, h += 2 * step) {
         float *row = z + t * columns;
         int64_t c = 0;
-        for (; c + 2 * TILE_COLUMNS <= columns; c += 2 * TILE_COLUMNS)
+        for (; c + PAIR_COLUMNS <= columns; c += PAIR_COLUMNS)
             project_tiles(h, step, w + c / TILE_COLUMNS * step, step, depth, parts, row + c,
                           columns, 2);
         if (c < columns)
