@@ -95,13 +95,14 @@ class Table:
               f"{row['wiki']['gap']:+.4f} | {copy:.3f} |", flush=True)
 
     def adapter(self, path):
-        options = {"dense": [], "temperatures": ["--adapter-part", "temperatures"]}
         for setting, row in self.losses(path).items():
             if setting == "dense":
                 continue
-            chosen = options.get(setting)
-            if chosen is None:
-                chosen = ["--top", setting.split()[1]] if setting.startswith("top ") else []
+            chosen = []
+            if setting == "temperatures":
+                chosen = ["--adapter-part", "temperatures"]
+            elif setting.startswith("top "):
+                chosen = ["--top", setting.split()[1]]
             self.show(path.name, setting, row, self.copying("--adapter", path, *chosen))
 
 

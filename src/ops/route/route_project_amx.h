@@ -1,7 +1,7 @@
 /* The projections of a side on AMX tiles, as exact as in float32: both factors are cut into three
  * bfloat16 parts of 8 bits each, which hold all 24, and of the nine products of parts the six that
  * reach into a float's bits are added up in float32. Weights that are bfloat16 already, as in most
- * adapters, have one part, and three products. Included by route_amx.c, before route_body.h. */
+ * adapters, have one part, and three products. Included by route_amx.c. */
 #ifndef FOCI_OPS_ROUTE_ROUTE_PROJECT_AMX_H
 #define FOCI_OPS_ROUTE_ROUTE_PROJECT_AMX_H
 
