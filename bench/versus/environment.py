@@ -62,11 +62,14 @@ def stand_in(site):
 
 def compilers():
     """gcc 12 takes the configuration of AMX's tiles for 8 bytes and leaves the stores of the others
-    out, so that llama.cpp dies of an illegal instruction; clang compiles it as it is meant."""
+    out, so that llama.cpp dies of an illegal instruction; clang compiles it as it is meant. But
+    clang 14 spells the macros that llama.cpp asks for AMX by in another way."""
     has_tiles = "amx_int8" in pathlib.Path("/proc/cpuinfo").read_text(encoding="ascii")
     if not has_tiles or not shutil.which("clang-14"):
         return os.environ
-    return {**os.environ, "CC": "clang-14", "CXX": "clang++-14", "CMAKE_ARGS": "-DGGML_OPENMP=OFF"}
+    tiles = "-D__AMX_TILE__=1 -D__AMX_INT8__=1 -D__AMX_BF16__=1"
+    return {**os.environ, "CC": "clang-14", "CXX": "clang++-14", "CFLAGS": tiles, "CXXFLAGS": tiles,
+            "CMAKE_ARGS": "-DGGML_OPENMP=OFF"}
 
 
 def make(directory):
