@@ -19,8 +19,12 @@ enum {
     SOFT_ROWS = 8, /* whose scores of a panel fit the registers */
     /* A block's queries of one group should fill several tiles, because what a tile waits for is
      * the group's panels; the rows of a block fit half of the second cache. */
-    GROUP_BLOCKS = 2,     /* of a sequence with groups, */
-    GROUP_BLOCK_MAX = 512 /* each of at most so many tokens */
+    GROUP_BLOCKS = 2,      /* of a sequence with groups, */
+    GROUP_BLOCK_MAX = 512, /* each of at most so many tokens */
+    /* Up to so many keys groups are no lists (attn_hide_body.h): where queries look into a quarter
+     * of the groups, and in any case. */
+    HIDING_KEYS = 1024,
+    HIDING_LEAST = 512
 };
 
 /* In powers of two. A larger one would cost accuracy here: the weight of a key that outweighs all
@@ -74,6 +78,13 @@ FOCI_INLINE void score_strips(const fwd_call *call, const row_tile *rows, int32_
     }
 }
 
+/* The keys of a panel that a row sees. */
+FOCI_INLINE uint32_t seen_bits(const row_tile *rows, int32_t row, const key_run *keys,
+                               int32_t panel)
+{
+    return rows->seen[rows->seen_at[row] + keys->begin / NR + panel];
+}
+
 /* Softcaps the scores (STRIP_ROWS, NR) of a strip, and hides those that a row does not see behind
  * -inf. In memory: most panels need neither, and what is rare stays out of the registers. */
 static __attribute__((noinline)) void limit_scores(const fwd_call *call, const row_tile *rows,
@@ -90,8 +101,9 @@ static __attribute__((noinline)) void limit_scores(const fwd_call *call, const r
             x0 = soft_cap(x0, cap);
             x1 = soft_cap(x1, cap);
         }
-        if (keys->key_mask) {
-            const uint32_t bits = row_bits(rows, row, keys, panel);
+        if (rows->seen || keys->key_mask) {
+            const uint32_t bits =
+                rows->seen ? seen_bits(rows, row, keys, panel) : row_bits(rows, row, keys, panel);
             x0 = v_select(bits, x0, hidden);
             x1 = v_select(bits >> VL, x1, hidden);
         } else {
@@ -145,17 +157,40 @@ FOCI_INLINE void score_exponents(const float *neg_max, const float *scores, vec 
     }
 }
 
-/* Weights of SOFT_ROWS rows for one panel: weights[r][..] = 2^(s - max), and their sums. */
+/* Exponents of keys that are not seen become those of weights of 0. */
+FOCI_INLINE void hide_exponents(const uint32_t bits[SOFT_ROWS], vec x[SOFT_ROWS][2])
+{
+    const vec hidden = v_set1(-INFINITY);
+#pragma GCC unroll 8
+    for (int r = 0; r < SOFT_ROWS; r++) {
+        x[r][0] = v_select(bits[r], x[r][0], hidden);
+        x[r][1] = v_select(bits[r] >> VL, x[r][1], hidden);
+    }
+}
+
+static __attribute__((noinline)) void hide_scores(const uint32_t bits[SOFT_ROWS], float *scores)
+{
+    const vec hidden = v_set1(-INFINITY);
+    for (int r = 0; r < SOFT_ROWS; r++, scores += NR) {
+        v_store(scores, v_select(bits[r], v_load(scores), hidden));
+        v_store(scores + VL, v_select(bits[r] >> VL, v_load(scores + VL), hidden));
+    }
+}
+
+/* Weights of SOFT_ROWS rows for one panel: weights[r][..] = 2^(s - max), and their sums. bits: NULL
+ * where all is seen, or hidden already. */
 FOCI_INLINE void soften_rows(const fwd_call *call, const row_tile *rows, int32_t row, int32_t panel,
-                             const float *scores, float *weights)
+                             const uint32_t *bits, float *scores, float *weights)
 {
     vec x[SOFT_ROWS][2];
     score_exponents(rows->neg_max + row, scores, x);
+    if (bits) hide_exponents(bits, x);
     vec most = v_zero();
 #pragma GCC unroll 8
     for (int r = 0; r < SOFT_ROWS; r++) /* in this order a NaN of one row hides no other's score */
         most = v_max(x[r][1], v_max(x[r][0], most));
     if (__builtin_expect(v_greater(most, v_set1(margin)) != 0, 0)) {
+        if (bits) hide_scores(bits, scores);
         raise_maximum(call, rows, row, panel, scores, weights);
         score_exponents(rows->neg_max + row, scores, x);
     }
@@ -169,6 +204,16 @@ FOCI_INLINE void soften_rows(const fwd_call *call, const row_tile *rows, int32_t
     }
 }
 
+/* The same where keys are hidden. */
+FOCI_INLINE void soften_seen(const fwd_call *call, const row_tile *rows, int32_t row,
+                             const key_run *keys, int32_t panel, float *scores, float *weights)
+{
+    uint32_t bits[SOFT_ROWS];
+#pragma GCC unroll 8
+    for (int r = 0; r < SOFT_ROWS; r++) bits[r] = seen_bits(rows, row + r, keys, panel);
+    soften_rows(call, rows, row, panel, bits, scores, weights);
+}
+
 /* One or two strips and a panel, between their scores and their weights. */
 typedef struct soft_step {
     int32_t strip, strips, panel;
@@ -180,12 +225,19 @@ static void soften(const fwd_call *call, const row_tile *rows, const key_run *ke
     const int32_t key = keys->begin + step.panel * NR;
     for (int32_t s = step.strip; s < step.strip + step.strips; s++) {
         const strip_bounds *bounds = &rows->bounds[s];
+        const bool hides = rows->seen && (rows->near[s] > key || bounds->hi_min < key + NR);
+        const bool is_fresh = __builtin_expect(rows->fresh[s] != 0, 0);
+        if (hides && !is_fresh && call->a->softcap == 0.0F) {
+            for (int32_t r = 0; r < STRIP_ROWS; r += SOFT_ROWS, scores += (int64_t)SOFT_ROWS * NR)
+                soften_seen(call, rows, s * STRIP_ROWS + r, keys, step.panel, scores, weights);
+            continue;
+        }
         if (call->a->softcap > 0.0F || keys->key_mask || bounds->lo_max > key ||
-            bounds->hi_min < key + NR)
+            bounds->hi_min < key + NR || hides)
             limit_scores(call, rows, s, keys, step.panel, scores);
-        if (__builtin_expect(rows->fresh[s] != 0, 0)) first_maximum(rows, s, scores);
+        if (is_fresh) first_maximum(rows, s, scores);
         for (int32_t r = 0; r < STRIP_ROWS; r += SOFT_ROWS, scores += (int64_t)SOFT_ROWS * NR)
-            soften_rows(call, rows, s * STRIP_ROWS + r, step.panel, scores, weights);
+            soften_rows(call, rows, s * STRIP_ROWS + r, step.panel, NULL, scores, weights);
     }
 }
 

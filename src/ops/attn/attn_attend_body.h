@@ -15,8 +15,10 @@ enum {
     TILE_ROWS = 48,
     RUN_KEYS = 256, /* keys between two passes over values: their weights stay in the caches */
     DEPTH_WORDS = 1,
-    GROUP_BLOCKS = 8,      /* of a sequence with groups, */
-    GROUP_BLOCK_MAX = 1024 /* each of at most so many tokens */
+    GROUP_BLOCKS = 8,       /* of a sequence with groups, */
+    GROUP_BLOCK_MAX = 1024, /* each of at most so many tokens */
+    HIDING_KEYS = 0,        /* groups are always lists: scores cost more here than gathering */
+    HIDING_LEAST = 0
 };
 
 /* In powers of two. A weight's exponent is rounded at its own size: up to 4 that costs at most

@@ -521,7 +521,7 @@ static void split_work(void *arg, int64_t index, int32_t thread)
     const int64_t rows = (int64_t)item->tokens * call->group;
     float *partial = split->partial + item->partial * (call->o_stride + 2);
     fwd_scratch s;
-    (void)lay_out(call, foci_max64(rows, (int64_t)STREAM_ROWS * STREAM_HEADS), false,
+    (void)lay_out(call, foci_max64(rows, (int64_t)STREAM_ROWS * STREAM_HEADS), WITHOUT_GROUPS,
                   (bump){call->scratch + thread * call->scratch_bytes, 0}, &s);
     if (rows <= STREAM_ROWS) {
         split_streamed(split, item, &s, partial);
@@ -625,8 +625,8 @@ static void merge_work(void *arg, int64_t index, int32_t thread)
     const split_call *split = arg;
     const fwd_call *call = split->fwd;
     fwd_scratch s;
-    (void)lay_out(call, foci_max64(call->group, (int64_t)STREAM_ROWS * STREAM_HEADS), false,
-                  (bump){call->scratch + thread * call->scratch_bytes, 0}, &s);
+    (void)lay_out(call, foci_max64(call->group, (int64_t)STREAM_ROWS * STREAM_HEADS),
+                  WITHOUT_GROUPS, (bump){call->scratch + thread * call->scratch_bytes, 0}, &s);
     for (int32_t n = 0; n < call->a->seq_count; n++) {
         if (!is_split(call->a, n)) continue;
         const int32_t T = call->a->seqs[n].T;
@@ -689,6 +689,7 @@ static focal_status run_forward(fwd_call *call)
 {
     const focal_attn_args *a = call->a;
     int32_t split_count = 0;
+    FOCAL_TRY(find_hiding(call));
     for (int32_t n = 0; n < a->seq_count; n++) split_count += is_split(a, n);
     for (int32_t n = 0; n < a->seq_count; n++) {
         const bool splits = is_split(a, n);
@@ -697,7 +698,8 @@ static focal_status run_forward(fwd_call *call)
         const int64_t rows =
             foci_max64(tokens * call->group, splits ? STREAM_ROWS * STREAM_HEADS : 1);
         fwd_scratch s;
-        const int64_t bytes = lay_out(call, rows, !splits && a->seqs[n].keys, (bump){NULL, 0}, &s);
+        const group_way way = splits ? WITHOUT_GROUPS : way_of(call, &a->seqs[n]);
+        const int64_t bytes = lay_out(call, rows, way, (bump){NULL, 0}, &s);
         call->scratch_bytes = foci_max64(call->scratch_bytes, bytes);
     }
     call->scratch =
@@ -720,6 +722,7 @@ static focal_status forward(focal_ctx *ctx, const focal_attn_args *args, const q
     foci_scratch_free(ctx, call.scratch);
     foci_scratch_free(ctx, call.items);
     free_groups(&call);
+    free_hiding(&call);
     return status;
 }
 

@@ -13,6 +13,7 @@
 #include "base/ctx.h"
 #include "base/error.h"
 #include "base/pool.h"
+#include "ops/attn/attn_hide_body.h"
 #include "ops/attn/attn_rows.h"
 
 static strip_bounds bounds_of(const int32_t *lo, const int32_t *hi)
@@ -161,13 +162,6 @@ static void free_groups(const fwd_call *call)
     foci_scratch_free(call->ctx, call->groups);
 }
 
-/* How many entries of a group its queries see at most: the last query's, ends do not descend. */
-static int32_t group_seen(const focal_keys *keys, int32_t router, int32_t c)
-{
-    const int32_t *from = keys->query_begin + (int64_t)router * (keys->K + 1) + c;
-    return from[1] > from[0] ? keys->query_end[router * keys->query_stride + from[1] - 1] : 0;
-}
-
 static int64_t group_panels(const focal_keys *keys, int32_t g, int32_t c)
 {
     return foci_pieces(group_seen(keys, foci_router_of(keys->routers, g), c), NR);
@@ -249,12 +243,24 @@ typedef struct fwd_scratch {
     int32_t *sink_lo, *sink_hi;         /* (rows) */
     strip_bounds *bounds, *sink_bounds; /* (strips) */
     float *tile_q, *tile_o, *tile_sum;  /* one gathered tile, with groups */
+    uint32_t *seen;                     /* (tokens, seen_words), where keys are hidden; */
+    int32_t *seen_at, *near;            /* (rows), (strips) */
     gate_rows gate;                     /* with a gate */
 } fwd_scratch;
 
-/* Lays a thread's memory out from b on for items of `rows` rows; a base of NULL only counts. */
-static int64_t lay_out(const fwd_call *call, int64_t rows, bool has_groups, bump b, fwd_scratch *s)
+/* How an item meets the groups of its sequence. */
+typedef enum group_way { WITHOUT_GROUPS, GROUPS_AS_LISTS, GROUPS_BY_HIDING } group_way;
+
+static group_way way_of(const fwd_call *call, const focal_attn_seq *seq)
 {
+    if (!seq->keys) return WITHOUT_GROUPS;
+    return is_hiding(call, seq) ? GROUPS_BY_HIDING : GROUPS_AS_LISTS;
+}
+
+/* Lays a thread's memory out from b on for items of `rows` rows; a base of NULL only counts. */
+static int64_t lay_out(const fwd_call *call, int64_t rows, group_way way, bump b, fwd_scratch *s)
+{
+    const int64_t tokens = rows / call->group;
     rows = foci_round_up(rows, TILE_ROWS);
     s->weights = bump_take(&b, WEIGHT_WORDS, sizeof(float));
     s->panels = bump_take(&b, (RUN_PANELS + 1) * call->panel_words, sizeof(float));
@@ -270,10 +276,17 @@ static int64_t lay_out(const fwd_call *call, int64_t rows, bool has_groups, bump
     s->sink_hi = bump_take(&b, rows, sizeof(int32_t));
     s->sink_bounds = bump_take(&b, rows / STRIP_ROWS, sizeof(strip_bounds));
     s->tile_q = s->tile_o = s->tile_sum = NULL;
-    if (has_groups) {
+    if (way == GROUPS_AS_LISTS) {
         s->tile_q = bump_take(&b, TILE_ROWS * call->q_words, sizeof(float));
         s->tile_o = bump_take(&b, TILE_ROWS * call->o_stride, sizeof(float));
         s->tile_sum = bump_take(&b, (int64_t)TILE_ROWS * VL, sizeof(float));
+    }
+    s->seen = NULL;
+    s->seen_at = s->near = NULL;
+    if (way == GROUPS_BY_HIDING) {
+        s->seen = bump_take(&b, tokens * HIDING_WORDS, sizeof(uint32_t));
+        s->seen_at = bump_take(&b, rows, sizeof(int32_t));
+        s->near = bump_take(&b, rows / STRIP_ROWS, sizeof(int32_t));
     }
     s->gate = (gate_rows){0};
     if (call->gate) {
@@ -348,6 +361,9 @@ static row_tile tile_at(const fwd_call *call, const fwd_scratch *s, int64_t row,
         .sink_lo = s->sink_lo + row,
         .sink_hi = s->sink_hi + row,
         .sink_bounds = s->sink_bounds + row / STRIP_ROWS,
+        .seen = s->seen,
+        .seen_at = s->seen ? s->seen_at + row : NULL,
+        .near = s->seen ? s->near + row / STRIP_ROWS : NULL,
         .gate = call->gate ? (gate_rows){s->gate.gq + row * call->gate->K, s->gate.lo + row,
                                          s->gate.hi + row}
                            : (gate_rows){0},
@@ -471,17 +487,22 @@ static void attend_local(const fwd_call *call, const fwd_item *item, int64_t row
     attend_list(call, item, rows, NULL, 0, s);
 }
 
-/* The first n in [from, to) with query[n] >= token. */
-static int32_t first_query(const int32_t *query, int32_t from, int32_t to, int32_t token)
+/* Every key before the query, less those that it does not see. */
+static void attend_hiding(const fwd_call *call, const fwd_item *item, int64_t rows,
+                          const fwd_scratch *s)
 {
-    while (from < to) {
-        const int32_t mid = from + (to - from) / 2;
-        if (query[mid] < token)
-            from = mid + 1;
-        else
-            to = mid;
+    const focal_attn_seq *seq = &call->a->seqs[item->seq];
+    const int64_t padded = foci_round_up(rows, STRIP_ROWS), words = seen_words(seq);
+    mark_seen(call, seq, item->g, item->first, item->tokens, s->seen);
+    for (int64_t n = 0; n < padded; n++) { /* rows past the last repeat it */
+        const int32_t token = (int32_t)(foci_min64(n, rows - 1) / call->group);
+        const foci_local local = foci_attn_local(call->a, seq, item->first + token);
+        s->lo[n] = 0;
+        s->hi[n] = local.hi;
+        s->seen_at[n] = (int32_t)(token * words);
+        s->near[n / STRIP_ROWS] = local.lo; /* of the strip's last row: they do not descend */
     }
-    return from;
+    attend_list(call, item, rows, NULL, 0, s);
 }
 
 /* A row of floats to another place; inlined, for a call would cost more than the copy. */
@@ -721,18 +742,20 @@ static void finish_block(const fwd_call *call, const fwd_item *item, int64_t row
     }
 }
 
-/* groups: NULL for a sequence without. */
+/* groups: NULL for a sequence without, or one that hides. */
 static void run_item(const fwd_call *call, const fwd_item *item, const fwd_groups *groups,
                      int32_t thread)
 {
     const int64_t rows = (int64_t)item->tokens * call->group;
     fwd_scratch s;
-    (void)lay_out(call, rows, groups != NULL,
-                  (bump){call->scratch + thread * call->scratch_bytes, 0}, &s);
+    const group_way way = way_of(call, &call->a->seqs[item->seq]);
+    (void)lay_out(call, rows, way, (bump){call->scratch + thread * call->scratch_bytes, 0}, &s);
     begin_block(call, item, rows, &s);
     attend_begin();
     if (call->gate)
         attend_gated(call, item, rows, &s);
+    else if (way == GROUPS_BY_HIDING)
+        attend_hiding(call, item, rows, &s);
     else
         attend_local(call, item, rows, &s);
     if (groups) attend_groups(call, item, groups, &s);
@@ -744,15 +767,15 @@ static void forward_item(void *arg, int64_t index, int32_t thread)
 {
     const fwd_call *call = arg;
     const fwd_item *item = &call->items[index];
-    const bool has_groups = call->a->seqs[item->seq].keys != NULL;
-    run_item(call, item, has_groups ? &call->groups[item->seq] : NULL, thread);
+    const bool has_lists = way_of(call, &call->a->seqs[item->seq]) == GROUPS_AS_LISTS;
+    run_item(call, item, has_lists ? &call->groups[item->seq] : NULL, thread);
 }
 
 /* Tokens of an item: enough rows to use a packed key often, few enough to fit the cache and to
  * give every thread its share. A function of the shape alone. */
 static int32_t block_tokens(const fwd_call *call, const focal_attn_seq *seq)
 {
-    if (seq->keys) {
+    if (way_of(call, seq) == GROUPS_AS_LISTS) {
         const int64_t tokens = foci_round_up(foci_pieces(seq->T, GROUP_BLOCKS), 16);
         const int64_t most = foci_max64(GROUP_BLOCK_MAX * 3 / call->group, 16);
         return (int32_t)foci_min64(foci_max64(tokens, GROUP_BLOCK_MIN), most);
@@ -806,7 +829,7 @@ static int64_t list_items(const fwd_call *call, fwd_item *items)
                 /* with groups or a gate the distant part counts too: it grows with the position */
                 const bool is_long = seq->keys || call->gate;
                 items[count].cost = (int64_t)tokens * (is_long ? local.hi : local.hi - local.lo);
-                if (seq->keys && seq->S <= SHORT_KEYS)
+                if (seq->S <= SHORT_KEYS && way_of(call, seq) == GROUPS_AS_LISTS)
                     items[count].cost = short_cost(a, seq, &items[count]);
             }
         }
@@ -829,7 +852,8 @@ static focal_status run_long(fwd_call *call, int64_t count)
     const focal_attn_args *a = call->a;
     FOCAL_TRY(new_groups(call, a->seq_count));
     for (int32_t n = 0; n < a->seq_count; n++)
-        if (!is_split(a, n) && a->seqs[n].keys) FOCAL_TRY(pack_groups(call, n));
+        if (!is_split(a, n) && way_of(call, &a->seqs[n]) == GROUPS_AS_LISTS)
+            FOCAL_TRY(pack_groups(call, n));
     qsort(call->items, (size_t)count, sizeof *call->items, heavier_first);
     foci_parallel(call->ctx, count, forward_item, call);
     return FOCAL_OK;
@@ -873,7 +897,8 @@ static void run_share(void *arg, int64_t index, int32_t thread)
     groups.seq = -1;
     for (int64_t n = index > 0 ? shares->end[index - 1] : 0; n < shares->end[index]; n++) {
         const fwd_item *item = &call->items[n];
-        const focal_keys *keys = call->a->seqs[item->seq].keys;
+        const focal_attn_seq *seq = &call->a->seqs[item->seq];
+        const focal_keys *keys = way_of(call, seq) == GROUPS_AS_LISTS ? seq->keys : NULL;
         if (keys && (groups.seq != item->seq || groups.first_head != item->g)) {
             groups.seq = item->seq;
             groups.first_head = item->g;
@@ -895,7 +920,7 @@ static focal_status reserve_threads(fwd_call *call, int32_t threads)
     bool has_masks = false;
     for (int32_t n = 0; n < a->seq_count; n++) {
         const focal_keys *keys = a->seqs[n].keys;
-        if (!keys || is_split(a, n)) continue;
+        if (is_split(a, n) || way_of(call, &a->seqs[n]) != GROUPS_AS_LISTS) continue;
         begins = foci_max64(begins, 2 * (int64_t)keys->K + 1);
         has_masks |= keys->mode == FOCAL_SHARED;
         for (int32_t g = 0; g < a->G; g++) {
@@ -987,17 +1012,17 @@ static focal_status run_short(fwd_call *call, int64_t count)
 static focal_status run_blocks(fwd_call *call)
 {
     const focal_attn_args *a = call->a;
-    bool has_groups = false, is_short = true;
+    bool has_lists = false, is_short = true;
     for (int32_t n = 0; n < a->seq_count; n++) {
         if (is_split(a, n)) continue;
-        has_groups |= a->seqs[n].keys != NULL;
+        has_lists |= way_of(call, &a->seqs[n]) == GROUPS_AS_LISTS;
         is_short &= a->seqs[n].S <= SHORT_KEYS;
     }
     const int64_t count = list_items(call, NULL);
     call->items = foci_scratch(call->ctx, (size_t)count, sizeof *call->items);
     if (!call->items) return FOCAL_ENOMEM;
     (void)list_items(call, call->items);
-    if (has_groups) return is_short ? run_short(call, count) : run_long(call, count);
+    if (has_lists) return is_short ? run_short(call, count) : run_long(call, count);
     qsort(call->items, (size_t)count, sizeof *call->items, heavier_first);
     foci_parallel(call->ctx, count, forward_item, call);
     return FOCAL_OK;

@@ -44,6 +44,7 @@ typedef struct fwd_call {
     struct fwd_item *items;
     struct fwd_groups *groups; /* one a sequence, or one a share; NULL without key sets */
     int32_t groups_count;
+    struct fwd_hiding *hiding; /* one a sequence; NULL: groups are lists in all of them */
     float *lse;       /* (items, lse_rows) of short sequences until all is done, else NULL */
     int64_t lse_rows; /* a multiple of 16: whole lines */
 } fwd_call;
@@ -67,7 +68,11 @@ typedef struct row_tile {
     const int32_t *sink_lo, *sink_hi; /* (TILE_ROWS) of a run with sinks: zeros, and their ends */
     const strip_bounds *sink_bounds;
     const uint64_t *query_mask; /* (TILE_ROWS), shared groups only */
-    gate_rows gate;             /* with a gate */
+    const uint32_t *seen;       /* bits of the keys that a query sees, a word a panel of all keys;
+                                   NULL: the interval says it */
+    const int32_t *seen_at;     /* (TILE_ROWS) a row's first word */
+    const int32_t *near; /* (TILE_STRIPS) where the window of all rows of a strip has begun */
+    gate_rows gate;      /* with a gate */
 } row_tile;
 
 /* Up to RUN_PANELS packed panels, in list order, and one of sinks behind them. */
