@@ -32,6 +32,7 @@ typedef struct focal_route_args {
     const float *h;   /* (T,C) */
     int64_t h_stride; /* floats from one token to the next; 0: C */
     float *sk, *sq;   /* (T, routers, K); either may be NULL */
+    int32_t sq_from;  /* 0..T: sq of tokens before it is not asked for, and may be left as it is */
 } focal_route_args;
 FOCAL_API focal_status focal_route_scores(focal_ctx *ctx, const focal_route_args *args);
 

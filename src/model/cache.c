@@ -154,7 +154,8 @@ focal_status foci_cache_reserve(focal_cache *cache, int32_t sequence, int32_t co
     if (count > FOCI_MAX_CONTEXT - seq->length)
         return foci_fail(ctx, FOCAL_EINVAL, "cache: %d tokens and %d more, at most %d", seq->length,
                          count, FOCI_MAX_CONTEXT);
-    if (cache->plain_count == 0) return FOCAL_OK; /* chains grow by tokens */
+    if (seq->chains) FOCAL_TRY(foci_chains_reserve(seq->chains, count));
+    if (cache->plain_count == 0) return FOCAL_OK;
     const int32_t need = (int32_t)foci_pieces((int64_t)seq->length + count, FOCI_PAGE_ROWS);
     if (need <= seq->page_count) return FOCAL_OK;
     /* Twice as many as there were, up to a limit, so that a text that grows by tokens has its pages

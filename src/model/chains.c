@@ -12,7 +12,9 @@ enum {
     BLOCK_BYTES = 16 * 1024 * 1024,
     KEPT_BYTES =
         32 * 1024 * 1024, /* of an empty text: the next one begins in memory that is there */
-    FIRST_PAGES = 16
+    FIRST_PAGES = 16,
+    RESERVED_TOKENS = 1024 /* from which on a prompt's pages come in one piece: the system then has
+                              large pages for nearly all of it */
 };
 
 static int64_t page_bytes(const foci_chains *chains)
@@ -133,13 +135,11 @@ static void give_back(foci_chains *chains)
     while (kept-- > 0) free_block(chains, kept);
 }
 
-/* More pages, as many as there are, up to a limit. */
-static bool add_block(foci_chains *chains)
+/* So many more pages. */
+static bool add_block(foci_chains *chains, int64_t pages)
 {
     focal_ctx *ctx = chains->ctx;
     const int64_t bytes = page_bytes(chains), have = chains->taken_pages + chains->free_count;
-    const int64_t most = foci_max64(BLOCK_BYTES / bytes, 1);
-    const int64_t pages = foci_max64(foci_min64(have, most), foci_min64(FIRST_PAGES, most));
     if (chains->block_count == chains->block_capacity) {
         const int32_t capacity = 2 * chains->block_capacity + 8;
         if (!grow(ctx, (void **)&chains->blocks, chains->block_count, capacity,
@@ -161,6 +161,26 @@ static bool add_block(foci_chains *chains)
     return true;
 }
 
+/* More pages, as many as there are, up to a limit. */
+static bool add_pages(foci_chains *chains)
+{
+    const int64_t have = chains->taken_pages + chains->free_count;
+    const int64_t most = foci_max64(BLOCK_BYTES / page_bytes(chains), 1);
+    return add_block(chains, foci_max64(foci_min64(have, most), foci_min64(FIRST_PAGES, most)));
+}
+
+focal_status foci_chains_reserve(foci_chains *chains, int32_t T)
+{
+    int64_t stores = 0;
+    for (int32_t n = 0; n < chains->shape.L; n++)
+        if (chains->layers[n].set) stores += chains->stores;
+    const int64_t chain_count = chains->shape.mode == FOCAL_DIRECTED ? chains->shape.K : 1;
+    /* the last page of a chain is half full, by and large */
+    const int64_t need = stores * (foci_pieces(T, FOCI_CHAIN_ROWS) + chain_count / 2);
+    if (T < RESERVED_TOKENS || need <= chains->free_count) return FOCAL_OK;
+    return add_block(chains, need - chains->free_count) ? FOCAL_OK : FOCAL_ENOMEM;
+}
+
 static bool grow_store(focal_ctx *ctx, foci_chain_store *store)
 {
     const int32_t count = store->page_count, capacity = 2 * store->page_capacity + FIRST_PAGES;
@@ -179,7 +199,7 @@ static int32_t push_row(foci_chains *chains, foci_chain_store *store, int32_t gr
 {
     int32_t page = store->last[group];
     if (page < 0 || store->used[page] == FOCI_CHAIN_ROWS) {
-        if (chains->free_count == 0 && !add_block(chains)) return -1;
+        if (chains->free_count == 0 && !add_pages(chains)) return -1;
         if (store->page_count == store->page_capacity && !grow_store(chains->ctx, store)) return -1;
         char *memory = chains->free_pages[--chains->free_count];
         page = store->page_count++;

@@ -56,6 +56,10 @@ focal_status foci_chains_new(focal_ctx *ctx, const foci_groups_shape *shape,
                              const foci_groups_run *run, int64_t row_bytes, foci_chains **out);
 void foci_chains_free(foci_chains *chains); /* NULL is fine */
 
+/* Memory for T more tokens of all layers, as far as one can tell before they have groups. Not a
+ * must: chains take what they need. FOCAL_ENOMEM. */
+focal_status foci_chains_reserve(foci_chains *chains, int32_t T);
+
 /* Room for T more tokens of a layer that has a router, which become the queries of its set.
  * query_groups (T, routers, top), key_groups (T, routers), the latter not of shared groups. Where
  * the rows lie then, foci_chains_row() says; what they hold is the caller's. On failure the layer

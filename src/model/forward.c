@@ -329,18 +329,17 @@ static int64_t first_distant_row(const pass *p)
     return row;
 }
 
-/* Scores of rows [first, first + count) of the pass: of keys, and of queries where those are
- * wanted. */
+/* Scores of the pass's rows: of keys, and of queries from `first` on. */
 static focal_status score_rows(const pass *p, const focal_router *router, const float *h,
-                               int64_t first, int64_t count, bool wants_queries)
+                               int64_t first)
 {
-    const int64_t at = first * router->routers * router->K;
     const focal_route_args args = {.router = router,
-                                   .T = (int32_t)count,
-                                   .h = h + first * router->C,
-                                   .sk = p->key_scores + at,
-                                   .sq = wants_queries ? p->query_scores + at : NULL};
-    return count == 0 ? FOCAL_OK : focal_route_scores(p->ctx, &args);
+                                   .T = p->T,
+                                   .h = h,
+                                   .sk = p->key_scores,
+                                   .sq = first < p->T ? p->query_scores : NULL,
+                                   .sq_from = (int32_t)first};
+    return focal_route_scores(p->ctx, &args);
 }
 
 /* The groups of the pass's tokens as keys, and those that they look into. Queries before the first
@@ -358,12 +357,11 @@ static focal_status find_groups(const pass *p, int32_t layer, const float *h)
         return FOCAL_OK;
     }
     if (groups->shape.mode == FOCAL_SHARED) {
-        FOCAL_TRY(score_rows(p, router, h, 0, p->T, false));
+        FOCAL_TRY(score_rows(p, router, h, p->T));
         return focal_route_top(p->ctx, rows, K, top, p->key_scores, p->query_groups);
     }
     const int64_t first = first_distant_row(p), near = first * router->routers;
-    FOCAL_TRY(score_rows(p, router, h, 0, first, false));
-    FOCAL_TRY(score_rows(p, router, h, first, p->T - first, true));
+    FOCAL_TRY(score_rows(p, router, h, first));
     FOCAL_TRY(focal_route_top(p->ctx, rows, K, 1, p->key_scores, p->key_groups));
     for (int64_t n = 0; n < near * top; n++) p->query_groups[n] = (int32_t)(n % top);
     if (near == rows) return FOCAL_OK;

@@ -47,6 +47,7 @@ static void score_block(void *arg, int64_t index, int32_t thread)
     float *scores = z + BLOCK * x->columns;
     pack_tokens(x->router, x->args->h + first * x->args->h_stride, x->args->h_stride, count, h);
     for (int n = 0; n < x->side_count; n++) {
+        if (!is_wanted(x, &x->sides[n], first + count)) continue;
         foci_tiles_begin();
         project_packed(x->router, x->columns, h, t->tiles + n * t->column_tiles * t->step,
                        parts_of(t, n), count, z);

@@ -206,6 +206,12 @@ static void score_side(const plan *x, const side *s, int64_t first, int64_t coun
     }
 }
 
+/* Whether a side is asked for of tokens before `end`. */
+static bool is_wanted(const plan *x, const side *s, int64_t end)
+{
+    return s->sk || end > x->args->sq_from;
+}
+
 /* The sides that a call asks for. */
 static void list_sides(plan *x)
 {

@@ -18,22 +18,27 @@ enum {
     PAIR_TOKENS = 2 * TILE_TOKENS    /* and two above each other their right one */
 };
 
-/* One vector of 16 floats cut off behind 8 bits of each: what is left. Infinities and NaNs leave
- * nothing. */
-static inline __m512i cut_part(__m512 *x)
+/* What is left of 16 floats behind the first 8 bits of each; a part is cut off by its upper half,
+ * so that half itself needs no work. */
+static inline __m512 cut_part(__m512 x, __mmask16 lanes)
 {
-    const __m512i high = _mm512_and_si512(_mm512_castps_si512(*x), _mm512_set1_epi32(-65536));
-    const __mmask16 is_odd = _mm512_fpclass_ps_mask(*x, 0x99);
-    *x = _mm512_maskz_sub_ps((__mmask16)~is_odd, *x, _mm512_castsi512_ps(high));
-    return high;
+    const __m512i high = _mm512_and_si512(_mm512_castps_si512(x), _mm512_set1_epi32(-65536));
+    return _mm512_maskz_sub_ps(lanes, x, _mm512_castsi512_ps(high));
 }
 
-/* The parts of 32 floats, each as bfloat16 in the order that `places` says. */
+/* The parts of 32 floats, each as bfloat16 in the order that `places` says. Infinities and NaNs
+ * leave nothing behind their first part. */
 static inline void cut_parts(__m512 first, __m512 second, __m512i places, __m512i part[PARTS])
 {
+    const __mmask16 first_is_odd = _mm512_fpclass_ps_mask(first, 0x99);
+    const __mmask16 second_is_odd = _mm512_fpclass_ps_mask(second, 0x99);
+    __mmask16 first_lanes = (__mmask16)~first_is_odd, second_lanes = (__mmask16)~second_is_odd;
     for (int n = 0; n < PARTS; n++) {
-        const __m512i a = cut_part(&first), b = cut_part(&second);
-        part[n] = _mm512_permutex2var_epi16(a, places, b);
+        part[n] = _mm512_permutex2var_epi16(_mm512_castps_si512(first), places,
+                                            _mm512_castps_si512(second));
+        first = cut_part(first, first_lanes); /* of the last part nobody reads it */
+        second = cut_part(second, second_lanes);
+        first_lanes = second_lanes = 0xFFFF;
     }
 }
 

@@ -45,6 +45,9 @@ focal_status foci_route_normalise(focal_ctx *ctx, const focal_route_args *args,
     if (normal->h_stride < router->C || normal->h_stride > INT64_MAX / 8 / args->T)
         return foci_fail(ctx, FOCAL_EINVAL, "route: h_stride %lld does not fit %d rows of %d",
                          (long long)args->h_stride, args->T, router->C);
+    if (args->sq_from < 0 || args->sq_from > args->T)
+        return foci_fail(ctx, FOCAL_EINVAL, "route: queries from token %d on, there are %d",
+                         args->sq_from, args->T);
     if (router->sharpness == 0.0F) router->sharpness = 10.0F;
     return FOCAL_OK;
 }

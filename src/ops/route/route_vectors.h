@@ -58,6 +58,7 @@ static void score_block(void *arg, int64_t index, int32_t thread)
     const int64_t first = index * BLOCK, count = foci_min64(BLOCK, x->args->T - first);
     float *z = buffer_of(x, thread), *scores = z + BLOCK * x->columns;
     for (int n = 0; n < x->side_count; n++) {
+        if (!is_wanted(x, &x->sides[n], first + count)) continue;
         project(x, &x->sides[n], first, count, z, NULL);
         score_side(x, &x->sides[n], first, count, z, scores);
     }
