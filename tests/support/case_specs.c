@@ -88,6 +88,19 @@ const attn_spec attn_long_specs[] = {
      3000}, {16, 1500}, {300, 500}}},
     {.H = 3, .G = 1, .D = 64, .seq_count = 2, .has_window = true, .window = 100, .sinks = 4, .groups
      = GROUPS_RANDOM, .K = 16, .top = 2, .lengths = {{1, 4000}, {500, 800}}},
+    /* about where tiles go from hiding keys to lists of them */
+    {.T = 1024, .S = 1024, .H = 3, .G = 1, .D = 64, .has_window = true, .window = 128, .sinks = 4,
+     .groups = GROUPS_RANDOM, .K = 16, .top = 4, .dtype = FOCAL_BF16, .page_rows = 32,
+     .is_permuted = true},
+    {.T = 300, .S = 1025, .H = 3, .G = 1, .D = 64, .has_window = true, .window = 128, .sinks = 4,
+     .groups = GROUPS_RANDOM, .K = 16, .top = 4, .dtype = FOCAL_BF16, .page_rows = 32,
+     .is_permuted = true},
+    {.T = 513, .S = 513, .H = 2, .G = 1, .D = 40, .has_window = true, .window = 20, .sinks = 20,
+     .groups = GROUPS_RANDOM, .K = 16, .top = 1, .dtype = FOCAL_BF16, .softcap = 5.0F},
+    {.T = 512, .S = 512, .H = 2, .G = 1, .D = 40, .has_window = true, .window = 20, .sinks = 20,
+     .groups = GROUPS_RANDOM, .K = 64, .top = 1, .dtype = FOCAL_BF16, .softcap = 5.0F},
+    {.T = 1100, .S = 1100, .H = 2, .G = 1, .D = 64, .has_window = true, .window = 64, .sinks = 4,
+     .groups = GROUPS_RANDOM, .mode = FOCAL_SHARED, .K = 8, .top = 2, .dtype = FOCAL_BF16},
 };
 /* clang-format on */
 const size_t attn_long_spec_count = FOCAL_COUNT(attn_long_specs);

@@ -92,6 +92,37 @@ static void decoding_gives_the_same_rows(void **state)
     }
 }
 
+/* Of keys behind the window only their lists know where they lie: a cache may have moved them. */
+static void positions_behind_the_window_are_not_read(void **state)
+{
+    focal_ctx *ctx = *state;
+    enum { T = 40, S = 200, WINDOW = 16, SINKS = 4 };
+    const attn_spec spec = {.T = T,
+                            .S = S,
+                            .H = 2,
+                            .G = 1,
+                            .D = 64,
+                            .dtype = FOCAL_BF16,
+                            .has_window = true,
+                            .window = WINDOW,
+                            .sinks = SINKS,
+                            .groups = GROUPS_RANDOM,
+                            .K = 4,
+                            .top = 2,
+                            .is_permuted = true};
+    attn_case *c = attn_case_new(&spec, 7);
+    focal_keys keys = *c->args.keys;
+    int32_t rows[S];
+    for (int32_t j = 0; j < S; j++)
+        rows[j] = j < SINKS || j >= S - T - WINDOW ? keys.position_row[j] : -1 - j;
+    keys.position_row = rows;
+    c->args.keys = &keys;
+    attn_case_clear_forward(c);
+    assert_status(ctx, focal_attn_forward(ctx, &c->args), FOCAL_OK);
+    attn_case_check_forward(c, "moved keys");
+    attn_case_free(c);
+}
+
 /* What a call costs is what the definition sees. */
 static void pairs_are_those_seen(void **state)
 {
@@ -126,6 +157,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(kernels_match_oracle_on_long_texts, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(public_call_needs_no_lse, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(decoding_gives_the_same_rows, open_ctx, close_ctx),
+        cmocka_unit_test_setup_teardown(positions_behind_the_window_are_not_read, open_ctx,
+                                        close_ctx),
         cmocka_unit_test_setup_teardown(pairs_are_those_seen, open_ctx, close_ctx),
         cmocka_unit_test(required_kernels_ran),
     };

@@ -96,6 +96,15 @@ static void one_side_alone(void **state)
         c->args.sq = q.plain;
         assert_status(ctx, focal_route_scores(ctx, &c->args), FOCAL_OK);
         assert_memory_equal(q.plain, q.got, (size_t)c->s_count * sizeof(float));
+        /* and of queries, those of the last tokens alone */
+        c->args.sk = k.plain;
+        c->args.sq_from = c->shape.T / 2;
+        const int64_t skipped = c->s_count / c->shape.T * c->args.sq_from;
+        fill_nan(q.plain, (size_t)c->s_count, FOCAL_F32);
+        assert_status(ctx, focal_route_scores(ctx, &c->args), FOCAL_OK);
+        assert_memory_equal(k.plain, k.got, (size_t)c->s_count * sizeof(float));
+        assert_memory_equal(q.plain + skipped, q.got + skipped,
+                            (size_t)(c->s_count - skipped) * sizeof(float));
         route_case_free(c);
     }
 }

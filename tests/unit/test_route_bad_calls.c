@@ -93,6 +93,11 @@ static void sizes_of_scores(void **state)
     g.args.h_stride = INT64_MAX;
     refuse(ctx, &g);
     g = good;
+    g.args.sq_from = -1;
+    refuse(ctx, &g);
+    g.args.sq_from = g.args.T + 1;
+    refuse(ctx, &g);
+    g = good;
     g.router.sharpness = NAN;
     refuse(ctx, &g);
     g.router.sharpness = INFINITY;
