@@ -51,7 +51,7 @@ static bool is_short_enough(const focal_attn_args *a, const focal_attn_seq *seq)
         looks += keys->query_begin[(int64_t)r * (keys->K + 1) + keys->K] -
                  keys->query_begin[(int64_t)r * (keys->K + 1)];
     const int64_t all = (int64_t)keys->routers * keys->T * keys->K;
-    return seq->S <= HIDING_LEAST || seq->S * all <= HIDING_KEYS * 4 * looks;
+    return seq->S <= HIDING_LEAST || seq->S * all <= (int64_t)HIDING_KEYS * 4 * looks;
 }
 
 /* The positions of a router's entries, where all of them can be told: entries name rows, and only
