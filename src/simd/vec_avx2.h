@@ -177,6 +177,14 @@ static inline uint32_t v_inside(int32_t key, const int32_t *lo, const int32_t *h
     return (uint32_t)_mm256_movemask_ps(_mm256_castsi256_ps(_mm256_andnot_si256(below, above)));
 }
 
+/* Bit n: no bit of masks[n] is in mask. */
+static inline uint32_t v_disjoint(const uint64_t masks[VL], uint64_t mask)
+{
+    uint32_t bits = 0;
+    for (int n = 0; n < VL; n++) bits |= (uint32_t)((masks[n] & mask) == 0) << n;
+    return bits;
+}
+
 /* 2^(y + lost): a polynomial on [-1/2, 1/2] and the exponent's bits; relative error at most
  * 1.3e-7. Below 2^-126 the result is 0. */
 static inline vec v_exp2_sum(vec x, vec lost)

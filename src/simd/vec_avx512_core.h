@@ -167,6 +167,15 @@ static inline uint32_t v_inside(int32_t key, const int32_t *lo, const int32_t *h
            _mm512_cmpgt_epi32_mask(_mm512_loadu_si512(hi), k);
 }
 
+/* Bit n: no bit of masks[n] is in mask. */
+static inline uint32_t v_disjoint(const uint64_t masks[VL], uint64_t mask)
+{
+    const __m512i m = _mm512_set1_epi64((long long)mask);
+    const uint32_t lo = _mm512_testn_epi64_mask(_mm512_loadu_si512(masks), m);
+    const uint32_t hi = _mm512_testn_epi64_mask(_mm512_loadu_si512(masks + VL / 2), m);
+    return lo | hi << VL / 2;
+}
+
 /* 2^f for f in [0,1], relative error at most 1.3e-7 (the polynomial's is 2e-9, the rest is
  * rounding). */
 static inline vec v_exp2_fraction(vec f)

@@ -180,7 +180,18 @@ const attn_spec attn_gate_specs[] = {
     {.T = 40, .S = 1700, .H = 3, .G = 1, .D = 16, .has_window = true, .window = 5, .sinks = 4, .K = 16,
      .gate = FOCAL_GATE_PAPER},
     {.T = 40, .S = 1700, .H = 3, .G = 1, .D = 16, .has_window = true, .window = 5, .sinks = 4, .K = 16,
-     .top = 2, .gate = FOCAL_GATE_STRAIGHT, .groups = GROUPS_RANDOM},
+     .top = 2, .gate = FOCAL_GATE_STRAIGHT, .groups = GROUPS_RANDOM},    /* straight-through in bfloat16: panels of groups, masks and caps, blocks of keys */
+    {.T = 300, .S = 300, .H = 6, .G = 2, .D = 40, .Dv = 24, .has_window = true, .window = 5, .sinks =
+     4, .K = 64, .top = 3, .gate = FOCAL_GATE_STRAIGHT, .groups = GROUPS_RANDOM, .softcap = 3.0F,
+     .heat = 2.0F, .dtype = FOCAL_BF16},
+    {.T = 200, .S = 200, .H = 4, .G = 1, .D = 32, .has_window = true, .window = 3, .sinks = 4, .K =
+     17, .top = 2, .gate = FOCAL_GATE_STRAIGHT, .groups = GROUPS_RANDOM, .mode = FOCAL_SHARED,
+     .dtype = FOCAL_BF16},
+    {.T = 70, .S = 70, .H = 4, .G = 2, .D = 32, .has_window = true, .window = 0, .K = 5, .top = 2,
+     .gate = FOCAL_GATE_STRAIGHT, .groups = GROUPS_MISSED, .heat = 8.0F, .rows = ROWS_TOGETHER,
+     .dtype = FOCAL_BF16},
+    {.T = 40, .S = 1700, .H = 3, .G = 1, .D = 64, .has_window = true, .window = 128, .sinks = 4, .K =
+     16, .top = 2, .gate = FOCAL_GATE_STRAIGHT, .groups = GROUPS_RANDOM, .dtype = FOCAL_BF16},
 };
 /* clang-format on */
 const size_t attn_gate_spec_count = FOCAL_COUNT(attn_gate_specs);

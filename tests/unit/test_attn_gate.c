@@ -33,7 +33,6 @@ static void kernels_match_oracle(void **state)
         attn_case_free(c);
     }
     note_without("attn gate", "avx512bf16"); /* memberships are floats: avx512 takes the call */
-    note_without("attn gate", "amx");
     assert_ran("attn gate", "ref");
 }
 

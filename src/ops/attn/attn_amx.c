@@ -11,7 +11,10 @@
 
 bool foci_attn_amx_can(const focal_ctx *ctx, const focal_attn_args *args)
 {
-    return foci_has(ctx, FOCI_AMX) && foci_attn_avx512bf16_can(ctx, args);
+    /* A straight-through gate changes nothing forward; the others need overlaps, in floats. */
+    focal_attn_args other = *args;
+    if (args->gate && args->gate->kind == FOCAL_GATE_STRAIGHT) other.gate = NULL;
+    return foci_has(ctx, FOCI_AMX) && foci_attn_avx512bf16_can(ctx, &other);
 }
 
 focal_status foci_attn_amx_forward(focal_ctx *ctx, const focal_attn_args *args)

@@ -4,6 +4,9 @@
 #define FOCI_OPS_ATTN_ATTN_BACKWARD_AMX_H
 
 #include "ops/attn/attn_attend_amx.h"
+
+enum { TAKES_GATES = 1 }; /* the straight-through one, which has no overlaps */
+
 #include "ops/attn/attn_backward_blocks.h"
 
 /* Scores (STRIP_ROWS, NR) of a strip of keys and a panel of queries, and beside them the products
@@ -88,13 +91,55 @@ FOCI_INLINE void backward_strip(const query_tile *tile, int32_t column, int32_t 
     }
 }
 
+/* The same where pairs are distant, straight-through (3.5.4, 3.5.5): also dm, of which hidden ones
+ * have one, too, and nothing else. */
+FOCI_INLINE void gated_strip(const query_tile *tile, const gate_block *block, int32_t column,
+                             int32_t key, int32_t entry, float cap, const float *scores,
+                             const float *dp, float *p, float *ds, float *ds_c, float *dm,
+                             const bool has_cap, const bool is_masked)
+{
+    const gate_queries *gate = &tile->gate;
+    for (int r = 0; r < STRIP_ROWS; r++) {
+        const int64_t packed = (int64_t)r * (NR / PACK);
+        vec weight[2], slope[2];
+        for (int n = 0; n < 2; n++) {
+            const int32_t query = column + n * VL;
+            const int64_t at = (int64_t)r * NR + (int64_t)n * VL;
+            const uint32_t distant = v_inside(entry + r, gate->lo + query, gate->hi + query);
+            const uint32_t hidden =
+                distant & v_disjoint(gate->mask + query, block->key_mask[key + r]);
+            const vec lse = v_load(tile->lse + query);
+            vec score = v_load(scores + at), by_x = v_set1(1.0F);
+            if (has_cap) {
+                score = soft_cap(score, cap);
+                const vec y = v_mul(score, v_set1(1.0F / cap));
+                by_x = v_fma(v_sub(v_zero(), y), y, by_x);
+            }
+            weight[n] = v_exp(v_sub(v_select(hidden, v_min(lse, score), score), lse));
+            slope[n] = v_mul(weight[n], v_sub(v_load(dp + at), v_load(tile->delta + query)));
+            v_store(dm + at, v_select(distant, slope[n], v_zero()));
+            if (has_cap) slope[n] = v_mul(slope[n], by_x);
+            uint32_t seen = ~hidden;
+            if (is_masked) seen &= query_bits(tile, query, entry + r, 0);
+            weight[n] = v_select(seen, weight[n], v_zero());
+            slope[n] = v_select(seen, slope[n], v_zero());
+        }
+        v_store_packed(p + packed, weight[0], weight[1]);
+        v_store_packed(ds + packed, slope[0], slope[1]);
+        if (r % PACK == 0) continue;
+        vec lo = v_load(ds + packed - NR / PACK), hi = v_load(ds + packed);
+        v_zip(&lo, &hi);
+        v_store(ds_c + (int64_t)(r / PACK) * NR, lo);
+        v_store(ds_c + (int64_t)(r / PACK) * NR + VL, hi);
+    }
+}
+
 /* Weights and their gradients of one strip of keys and one panel of queries. `strip` counts from
- * the sub-block, which begins at entry begin + sub. Gates are not for tiles. */
+ * the sub-block, which begins at entry begin + sub. has_gate: some pair of the tile is gated. */
 FOCI_INLINE void backward_tile(const bwd_call *call, const bwd_item *item, const query_tile *tile,
                                const bwd_scratch *s, int32_t sub, int32_t strip, int32_t panel,
                                const bool has_gate)
 {
-    (void)has_gate;
     float scores[STRIP_ROWS * NR] __attribute__((aligned(64)));
     float dp[STRIP_ROWS * NR] __attribute__((aligned(64)));
     const float cap = call->a->softcap;
@@ -108,6 +153,19 @@ FOCI_INLINE void backward_tile(const bwd_call *call, const bwd_item *item, const
     float *ds_c = s->ds_c + at / PACK * NR;
     const uint64_t *key_mask = s->key_mask + key;
     pair_products(call, s, key, panel, scores, dp);
+    if (has_gate) {
+        float *dm = gate_dm(&s->gate, strip, panel);
+        if (cap > 0.0F)
+            gated_strip(tile, &s->gate, column, key, entry, cap, scores, dp, p, ds, ds_c, dm, true,
+                        true);
+        else if (is_masked)
+            gated_strip(tile, &s->gate, column, key, entry, cap, scores, dp, p, ds, ds_c, dm, false,
+                        true);
+        else
+            gated_strip(tile, &s->gate, column, key, entry, cap, scores, dp, p, ds, ds_c, dm, false,
+                        false);
+        return;
+    }
     if (cap > 0.0F)
         backward_strip(tile, column, entry, key_mask, cap, scores, dp, p, ds, ds_c, true, true);
     else if (is_masked)

@@ -1,6 +1,7 @@
 /* What the forms of backward's pairs and everything around them have in common: a call, blocks of
  * keys, tiles of query rows, and all of them packed in the orders that the products read. Included
- * by a form (attn_backward_pairs_body.h, attn_backward_amx.h). */
+ * by a form (attn_backward_pairs_body.h, attn_backward_amx.h), which says whether it TAKES_GATES.
+ */
 #ifndef FOCI_OPS_ATTN_ATTN_BACKWARD_BLOCKS_H
 #define FOCI_OPS_ATTN_ATTN_BACKWARD_BLOCKS_H
 
@@ -71,10 +72,9 @@ typedef struct query_tile {
     gate_queries gate;
 } query_tile;
 
-/* Memberships are packed as words of one float: other dialects take no gates. */
 static inline bool is_gated(const bwd_call *call)
 {
-    return PACK == 1 && call->gate.gate != NULL;
+    return TAKES_GATES && call->gate.gate != NULL;
 }
 
 /* The queries of a part, as a list. */

@@ -3,6 +3,11 @@
 #ifndef FOCI_OPS_ATTN_ATTN_BACKWARD_PAIRS_BODY_H
 #define FOCI_OPS_ATTN_ATTN_BACKWARD_PAIRS_BODY_H
 
+#include "ops/attn/attn_tile.h"
+
+/* Gates change scores and gradients where they lie, as words of one float. */
+enum { TAKES_GATES = PACK == 1 };
+
 #include "ops/attn/attn_backward_blocks.h"
 
 /* Weights and their gradients of one strip of keys and one panel of queries. `strip` counts from

@@ -4,7 +4,9 @@
  * as everywhere in backward: the gradient dm of the overlaps is a tile like ds, and its products
  * with memberships are sums over queries (dgk) and over keys (dgq) like dk and dq. One router may
  * serve several key heads: each keeps sums of its own, which are added in the order of the heads.
- */
+ *
+ * Memberships and dm are floats in every dialect, and so are their products: a gradient of a
+ * membership is a sum over thousands of pairs, most of them next to nothing. */
 #ifndef FOCI_OPS_ATTN_ATTN_GATE_BACKWARD_BODY_H
 #define FOCI_OPS_ATTN_ATTN_GATE_BACKWARD_BODY_H
 
@@ -12,6 +14,12 @@
 #include "base/pool.h"
 #include "ops/attn/attn_backward_tile.h"
 #include "ops/attn/attn_gate_body.h"
+
+enum {
+    GROUP_ROWS = MR > 8 ? 8 : MR, /* groups whose sums over keys are made at a time */
+    /* of a strip, keys whose sums for two vectors of groups fit the registers */
+    WIDE_ROWS = (int)STRIP_ROWS > (int)MR ? STRIP_ROWS / 2 : STRIP_ROWS
+};
 
 /* One side's sums, queries or keys: the output itself, or scratch with a part for each key head. */
 typedef struct gate_sums {
@@ -27,16 +35,16 @@ typedef struct gate_call {
     const focal_attn_args *a;
     const focal_attn_gate *gate; /* NULL: none */
     int64_t stride;              /* floats of a row of sums: K to a multiple of NR */
-    int64_t t_rows;              /* rows of transposed memberships: K to a multiple of MR */
+    int64_t t_rows;              /* rows of transposed memberships: K to whole GROUP_ROWS */
     gate_sums dgq, dgk;
 } gate_call;
 
 /* One thread's memory for an item. */
 typedef struct gate_block {
-    float *gk;          /* (KEY_BLOCK, K) left factor of the overlaps */
+    float *gk;          /* (KEY_BLOCK, K) left factor of the overlaps, not straight-through */
     float *gk_t;        /* (t_rows, KEY_BLOCK) left factor of dgq */
-    float *gq_t;        /* (QUERY_PANELS, K, NR) right factor of the overlaps */
-    float *gq_c;        /* columns: right factor of dgk */
+    float *gq_t;        /* (QUERY_PANELS, K, NR) right factor of the overlaps, likewise */
+    float *gq_c;        /* (stride / NR, QUERY_TILE, NR) right factor of dgk */
     float *dm;          /* (QUERY_PANELS, SUB_KEYS, NR) gradient of the overlaps */
     float *dgk;         /* (KEY_BLOCK, stride) sums */
     float *dgq_t;       /* (QUERY_PANELS, t_rows, NR) sums */
@@ -56,13 +64,19 @@ typedef struct gate_pairs {
     float by_s[MR * NR], by_m[MR * NR];     /* derivatives of the gated logit */
 } gate_pairs;
 
+static bool is_straight(const gate_call *call)
+{
+    return call->gate->kind == FOCAL_GATE_STRAIGHT;
+}
+
 static void gate_lay_out(const gate_call *call, bump *b, gate_block *s)
 {
     const size_t f = sizeof(float);
     if (!call->gate) return;
-    s->gk = bump_take(b, (int64_t)KEY_BLOCK * call->gate->K, f);
+    const int64_t overlaps = is_straight(call) ? 0 : call->gate->K;
+    s->gk = bump_take(b, KEY_BLOCK * overlaps, f);
     s->gk_t = bump_take(b, call->t_rows * KEY_BLOCK, f);
-    s->gq_t = bump_take(b, (int64_t)QUERY_TILE * call->gate->K, f);
+    s->gq_t = bump_take(b, QUERY_TILE * overlaps, f);
     s->gq_c = bump_take(b, QUERY_TILE * call->stride, f);
     s->dm = bump_take(b, (int64_t)QUERY_TILE * SUB_KEYS, f);
     s->dgk = bump_take(b, KEY_BLOCK * call->stride, f);
@@ -76,14 +90,14 @@ static void gate_pack_block(const gate_call *call, const focal_attn_seq *seq, in
 {
     const int64_t K = call->gate->K;
     const focal_keys *keys = seq->keys;
-    memset(s->gk, 0, (size_t)(KEY_BLOCK * K) * sizeof(float));
+    if (!is_straight(call)) memset(s->gk, 0, (size_t)(KEY_BLOCK * K) * sizeof(float));
     memset(s->gk_t, 0, (size_t)(call->t_rows * KEY_BLOCK) * sizeof(float));
     memset(s->dgk, 0, (size_t)(KEY_BLOCK * call->stride) * sizeof(float));
     memset(s->key_mask, 0, KEY_BLOCK * sizeof *s->key_mask);
     for (int32_t j = begin; j < end; j++) {
         const float *gk = gate_key(call->gate, seq->k_row + j, g);
         const int64_t n = j - begin;
-        memcpy(s->gk + n * K, gk, (size_t)K * sizeof(float));
+        if (!is_straight(call)) memcpy(s->gk + n * K, gk, (size_t)K * sizeof(float));
         for (int64_t c = 0; c < K; c++) s->gk_t[c * KEY_BLOCK + n] = gk[c];
         if (keys)
             s->key_mask[n] =
@@ -113,24 +127,21 @@ static void gate_pack_queries(const gate_call *call, const focal_attn_seq *seq, 
     for (int32_t p = 0; p * NR < rows; p++) { /* both ends do not descend */
         tile->lo_min[p] = tile->lo[(int64_t)p * NR];
         tile->hi_max[p] = tile->hi[foci_min64(rows, (int64_t)(p + 1) * NR) - 1];
-        pack_transposed(s->gq_t + p * K * NR, gq + (int64_t)p * NR, FOCAL_F32, K);
+        if (!is_straight(call))
+            pack_transposed(s->gq_t + p * K * NR, gq + (int64_t)p * NR, FOCAL_F32, K);
     }
-    (void)pack_columns(s->gq_c, gq, QUERY_TILE, FOCAL_F32, K);
+    memset(s->gq_c, 0, (size_t)(QUERY_TILE * call->stride) * sizeof(float));
+    for (int32_t n = 0; n < rows; n++)
+        for (int64_t c = 0; c < K; c += NR)
+            memcpy(s->gq_c + c * QUERY_TILE + (int64_t)n * NR, gq[n] + c * (int64_t)sizeof(float),
+                   (size_t)foci_min64(K - c, NR) * sizeof(float));
     memset(s->dgq_t, 0, (size_t)(QUERY_TILE * call->t_rows) * sizeof(float));
 }
 
-/* True when a query of the panel is distant to one of the MR keys from position `entry` on. */
+/* True when a query of the panel is distant to a key of the strip from position `entry` on. */
 static inline bool gate_is_distant(const gate_queries *tile, int32_t panel, int32_t entry)
 {
-    return tile->hi_max[panel] > entry && tile->lo_min[panel] < entry + MR;
-}
-
-/* Bits of VL queries that have no group in common with the key. */
-static inline uint32_t strangers(const uint64_t *query_mask, uint64_t key_mask)
-{
-    uint32_t bits = 0;
-    for (int n = 0; n < VL; n++) bits |= (uint32_t)((query_mask[n] & key_mask) == 0) << n;
-    return bits;
+    return tile->hi_max[panel] > entry && tile->lo_min[panel] < entry + STRIP_ROWS;
 }
 
 /* Gates the scores s (MR, NR) of the keys at `key` of the block, whose positions begin at `entry`,
@@ -141,10 +152,10 @@ gate_tile(const gate_call *call, const gate_block *block, const gate_queries *ti
 {
     const focal_attn_gate *gate = call->gate;
     const int64_t K = gate->K;
-    const bool is_straight = gate->kind == FOCAL_GATE_STRAIGHT;
+    const bool has_overlap = !is_straight(call);
     vec m[MR][2];
     for (int r = 0; r < MR; r++) m[r][0] = m[r][1] = v_zero();
-    if (!is_straight) tile_dot(m, block->gk + key * K, K, block->gq_t + panel * K * NR, K, 2);
+    if (has_overlap) tile_dot(m, block->gk + key * K, K, block->gq_t + panel * K * NR, K, 2);
     for (int r = 0; r < MR; r++) {
         for (int n = 0; n < 2; n++) {
             const int32_t query = panel * NR + n * VL, at = r * NR + n * VL;
@@ -152,9 +163,9 @@ gate_tile(const gate_call *call, const gate_block *block, const gate_queries *ti
             const vec x = v_load(s + at), one = v_set1(1.0F);
             pairs->distant[r][n] = distant;
             pairs->hidden[r][n] = 0;
-            if (is_straight) {
+            if (!has_overlap) {
                 const uint32_t hidden =
-                    distant & strangers(tile->mask + query, block->key_mask[key + r]);
+                    distant & v_disjoint(tile->mask + query, block->key_mask[key + r]);
                 pairs->hidden[r][n] = hidden;
                 v_store(s + at, v_select(hidden, v_min(v_load(lse + query), x), x));
                 continue;
@@ -183,50 +194,82 @@ static inline void gate_hide(const gate_pairs *pairs, float *p)
 static __attribute__((noinline, unused)) void
 gate_gradients(const gate_call *call, const gate_pairs *pairs, float *ds, float *dm)
 {
-    const bool is_straight = call->gate->kind == FOCAL_GATE_STRAIGHT;
+    const bool has_overlap = !is_straight(call);
     for (int r = 0; r < MR; r++) {
         for (int n = 0; n < 2; n++) {
             const int at = r * NR + n * VL;
             const vec x = v_load(ds + at);
-            const vec y = is_straight ? x : v_mul(x, v_load(pairs->by_m + at));
+            const vec y = has_overlap ? v_mul(x, v_load(pairs->by_m + at)) : x;
             v_store(dm + at, v_select(pairs->distant[r][n], y, v_zero()));
-            v_store(ds + at, is_straight ? v_select(pairs->hidden[r][n], v_zero(), x)
-                                         : v_mul(x, v_load(pairs->by_s + at)));
+            v_store(ds + at, has_overlap ? v_mul(x, v_load(pairs->by_s + at))
+                                         : v_select(pairs->hidden[r][n], v_zero(), x));
         }
     }
 }
 
 static float *gate_dm(const gate_block *s, int32_t strip, int32_t panel)
 {
-    return s->dm + ((int64_t)panel * SUB_KEYS + (int64_t)strip * MR) * NR;
+    return s->dm + ((int64_t)panel * SUB_KEYS + (int64_t)strip * STRIP_ROWS) * NR;
 }
 
 static void gate_clear(const gate_block *s, int32_t strip, int32_t panel)
 {
-    memset(gate_dm(s, strip, panel), 0, sizeof(float) * MR * NR);
+    memset(gate_dm(s, strip, panel), 0, sizeof(float) * STRIP_ROWS * NR);
+}
+
+/* sums (rows, nv vectors), `stride` apart, += a (rows, count), `lda` apart, x b (count, NR): floats
+ * in every dialect. rows and nv are constants. */
+FOCI_INLINE void gate_product(float *sums, int64_t stride, const float *a, int64_t lda,
+                              const float *b, int64_t count, const int nv, const int rows)
+{
+    vec acc[STRIP_ROWS][2];
+#pragma GCC unroll 16
+    for (int r = 0; r < rows; r++)
+        for (int n = 0; n < nv; n++) acc[r][n] = v_load(sums + r * stride + (int64_t)n * VL);
+    for (int64_t w = 0; w < count; w++, b += NR) {
+        const vec b0 = v_load(b), b1 = nv > 1 ? v_load(b + VL) : v_zero();
+#pragma GCC unroll 16
+        for (int r = 0; r < rows; r++) {
+            const vec x = v_set1(a[r * lda + w]);
+            acc[r][0] = v_fma(x, b0, acc[r][0]);
+            if (nv > 1) acc[r][1] = v_fma(x, b1, acc[r][1]);
+        }
+    }
+#pragma GCC unroll 16
+    for (int r = 0; r < rows; r++)
+        for (int n = 0; n < nv; n++) v_store(sums + r * stride + (int64_t)n * VL, acc[r][n]);
 }
 
 /* dgk of a strip += dm x memberships of the queries of the panels [from, to) (3.5.6). */
 static void gate_add_dgk(const gate_call *call, const gate_block *s, int32_t sub, int32_t strip,
                          int32_t from, int32_t to)
 {
-    add_product(s->dgk + (sub + (int64_t)strip * MR) * call->stride, call->stride, call->gate->K,
-                gate_dm(s, strip, 0), s->gq_c, from, to, false);
+    const int64_t K = call->gate->K;
+    float *sums = s->dgk + (sub + (int64_t)strip * STRIP_ROWS) * call->stride;
+    for (int64_t c = 0; c < K; c += NR) {
+        for (int32_t p = from; p < to; p++) {
+            const float *dm = gate_dm(s, strip, p);
+            const float *gq = s->gq_c + c * QUERY_TILE + (int64_t)p * (NR * NR);
+            if (K - c <= VL) {
+                gate_product(sums + c, call->stride, dm, NR, gq, NR, 1, STRIP_ROWS);
+                continue;
+            }
+            for (int64_t r = 0; r < STRIP_ROWS; r += WIDE_ROWS)
+                gate_product(sums + r * call->stride + c, call->stride, dm + r * NR, NR, gq, NR, 2,
+                             WIDE_ROWS);
+        }
+    }
 }
 
 /* dgq_t[panel] += transposed memberships of the keys x dm of the strips [from, to). */
 static void gate_add_dgq(const gate_call *call, const gate_block *s, int32_t sub, int32_t panel,
                          int32_t from, int32_t to)
 {
-    const float *left = s->gk_t + sub + (int64_t)from * MR;
-    for (int64_t c = 0; c < call->t_rows; c += MR) {
-        float *sums = s->dgq_t + (panel * call->t_rows + c) * NR;
-        vec acc[MR][2];
-        tile_load(acc, sums, NR);
-        tile_dot(acc, left + c * KEY_BLOCK, KEY_BLOCK, gate_dm(s, from, panel),
-                 (int64_t)(to - from) * MR, 2);
-        tile_store(sums, NR, acc);
-    }
+    const float *left = s->gk_t + sub + (int64_t)from * STRIP_ROWS;
+    for (int64_t c = 0; c < call->t_rows; c += GROUP_ROWS)
+        gate_product(s->dgq_t + (panel * call->t_rows + c) * NR, NR, left + c * KEY_BLOCK,
+                     KEY_BLOCK, gate_dm(s, from, panel), (int64_t)(to - from) * STRIP_ROWS, 2,
+                     GROUP_ROWS);
 }
 
 static float *gate_sums_at(const gate_sums *sums, int64_t row, int64_t head)
@@ -322,7 +365,7 @@ static focal_status gate_begin(focal_ctx *ctx, gate_call *call, const focal_attn
     const focal_attn_seq *last = &call->a->seqs[call->a->seq_count - 1];
     if (!call->gate) return FOCAL_OK;
     call->stride = foci_round_up(call->gate->K, NR);
-    call->t_rows = foci_round_up(call->gate->K, MR);
+    call->t_rows = foci_round_up(call->gate->K, GROUP_ROWS);
     call->dgq = (gate_sums){
         .out = grads->dgq, .first = first->q_row, .rows = last->q_row + last->T - first->q_row};
     call->dgk = (gate_sums){
