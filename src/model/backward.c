@@ -14,6 +14,7 @@
 #include "model/backward_pass.h"
 #include "model/layer_temperature.h"
 #include "ops/embed/embed.h"
+#include "ops/gated.h"
 #include "ops/matmul/matmul.h"
 #include "ops/matmul/matmul_grads.h"
 #include "ops/mlp/gate_backward.h"
@@ -219,13 +220,14 @@ static focal_status read_stream(const foci_pass *p, const foci_gain *gain, const
     return convert(p, 1, C, x, C, h, p->act);
 }
 
-/* The same of attention, in float32 first where that is kept: routers read it so. */
+/* The same of attention, in float32 first where that is kept: routers read it so, a teacher has
+ * none. */
 static focal_status read_for_attention(const foci_pass *p, int32_t n)
 {
     const int32_t C = p->model->config.C;
     const foci_gain *gain = &p->model->weights.layers[n].attn_norm;
     const foci_kept *a = foci_kept_of(p, n);
-    if (!a->h_exact || !gain->weight) return read_stream(p, gain, p->x[n], a->h);
+    if (!a->h_exact || !gain->weight || p->is_teacher) return read_stream(p, gain, p->x[n], a->h);
     FOCAL_TRY(foci_pass_normalise(p, gain, p->x[n], a->h_exact, FOCAL_F32));
     return convert(p, 1, C, a->h_exact, C, a->h, p->act);
 }
@@ -630,6 +632,27 @@ static focal_status attention_back(const foci_pass *p, int32_t n)
 
 /* ---- Feed-forward ---- */
 
+/* Nobody reads again what a teacher or a loss alone computes on the way. */
+static bool goes_only_forward(const foci_pass *p)
+{
+    return p->is_teacher || p->options->is_loss_only;
+}
+
+/* hidden without gate and up: the same bits. */
+static focal_status multiply_gated(const foci_pass *p, const foci_kept *a, const product *in,
+                                   int32_t count)
+{
+    const foci_config *c = &p->model->config;
+    foci_matmul_args args[2];
+    for (int32_t n = 0; n < count; n++)
+        args[n] = product_args(p, in[n].w, a->h_ffn, in[n].out, in[n].out_stride, false);
+    args[0].out = a->hidden;
+    args[0].out_dtype = p->act;
+    TIMED(p, "feed-forward in", count * product_flops(p, in[0].w),
+          foci_matmul_gated(p->ctx, args, count, c->activation));
+    return FOCAL_OK;
+}
+
 static focal_status feed_forward_inside(const foci_pass *p, int32_t n)
 {
     const foci_config *c = &p->model->config;
@@ -638,7 +661,10 @@ static focal_status feed_forward_inside(const foci_pass *p, int32_t n)
     FOCAL_TRY(read_stream(p, &w->ffn_norm, p->x_mid[n], a->h_ffn));
     const product in[] = {{c->is_gated ? &w->gate : &w->up, a->gate, c->F, false},
                           {&w->up, a->up, c->F, false}};
-    FOCAL_TRY(multiply_several(p, "feed-forward in", a->h_ffn, in, c->is_gated ? 2 : 1));
+    const int32_t count = c->is_gated ? 2 : 1;
+    if (goes_only_forward(p) && !added_to(p, in[0].w) && !added_to(p, &w->up))
+        return multiply_gated(p, a, in, count);
+    FOCAL_TRY(multiply_several(p, "feed-forward in", a->h_ffn, in, count));
     const foci_gate_args gate = {.activation = c->activation,
                                  .T = p->T,
                                  .F = c->F,
@@ -779,11 +805,13 @@ static focal_status go_forward(const foci_pass *p)
     return FOCAL_OK;
 }
 
-/* The untouched model goes first, in the arrays that the student then writes. */
+/* The untouched model goes first, in the arrays that the student then writes; those of one layer
+ * serve all, so that they stay in the caches. */
 static focal_status teach(const foci_pass *p)
 {
     foci_pass teacher = *p;
     teacher.is_teacher = teacher.is_untouched = true;
+    teacher.recompute = FOCI_RECOMPUTE_BLOCK;
     FOCAL_TRY(go_forward(&teacher));
     return foci_pass_head_input(&teacher, p->h_teacher);
 }
