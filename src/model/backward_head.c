@@ -18,13 +18,25 @@ static void add_losses(const foci_pass *p, int32_t first, int32_t count)
     }
 }
 
-/* Rows of logits, as the model gives them. */
+/* Rows of logits, as the model gives them: p->T of them. */
 static focal_status make_logits(const foci_pass *p, const void *h, float *logits)
 {
     const foci_config *c = &p->model->config;
     FOCAL_TRY(foci_pass_multiply(p, "vocabulary", &p->model->weights.head, h, logits, c->V, false));
     if (c->final_softcap == 0.0F) return FOCAL_OK;
     return foci_soft_cap(p->ctx, logits, (int64_t)p->T * c->V, c->final_softcap);
+}
+
+/* Those of the student, and behind them the teacher's: one product, for which the weights of the
+ * vocabulary are expanded once. */
+static focal_status make_both_logits(const foci_pass *p, const void *student, const void *teacher)
+{
+    const size_t bytes = (size_t)p->T * (size_t)p->model->config.C * focal_dtype_bytes(p->act);
+    foci_pass both = *p;
+    both.T = 2 * p->T;
+    memcpy(p->h_both, student, bytes);
+    memcpy((char *)p->h_both + bytes, teacher, bytes);
+    return make_logits(&both, p->h_both, p->logits);
 }
 
 static focal_status count_loss(const foci_pass *p, int32_t first)
@@ -61,10 +73,10 @@ static focal_status loss_back(const foci_pass *p, int32_t first)
 static focal_status kl_back(const foci_pass *p, int32_t at, int32_t count)
 {
     const foci_config *c = &p->model->config;
-    const int64_t offset = (int64_t)at * c->V;
+    const int64_t offset = (int64_t)at * c->V, behind = (int64_t)p->T * c->V;
     const foci_kl_args args = {.T = count,
                                .V = c->V,
-                               .teacher = p->teacher_logits + offset,
+                               .teacher = p->logits + behind + offset,
                                .student = p->logits + offset,
                                .scale = p->options->scale,
                                .soft_cap = c->final_softcap,
@@ -104,12 +116,12 @@ static focal_status head_rows(const foci_pass *p, int32_t first)
     const foci_linear *w = &p->model->weights.head;
     const int64_t at = (int64_t)first * c->C * (int64_t)focal_dtype_bytes(p->act);
     const char *h = (const char *)p->h_last + at;
-    FOCAL_TRY(make_logits(p, h, p->logits));
     if (p->options->is_kl) {
-        FOCAL_TRY(make_logits(p, (const char *)p->h_teacher + at, p->teacher_logits));
+        FOCAL_TRY(make_both_logits(p, h, (const char *)p->h_teacher + at));
         FOCAL_TRY(count_loss(p, first));
         FOCAL_TRY(kl_rows_back(p, first));
     } else {
+        FOCAL_TRY(make_logits(p, h, p->logits));
         FOCAL_TRY(p->options->is_loss_only ? count_loss(p, first) : loss_back(p, first));
     }
     if (p->options->is_loss_only) return FOCAL_OK;

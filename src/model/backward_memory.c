@@ -166,12 +166,12 @@ static void take_head(foci_pass *p, cutter *from)
     p->head_rows = (int32_t)foci_min64(T, foci_max64(HEAD_BYTES / (c->V * (int64_t)single), least));
     const int64_t logits = (int64_t)p->head_rows * c->V;
     p->h_last = take(from, T * c->C, act);
-    p->logits = take(from, logits, single);
+    p->logits = take(from, p->options->is_kl ? 2 * logits : logits, single);
     p->dlogits = p->act != FOCAL_F32 ? take(from, logits, act) : p->logits;
     p->nll = take(from, p->head_rows, sizeof *p->nll);
     if (!p->options->is_kl) return;
     p->h_teacher = take(from, T * c->C, act);
-    p->teacher_logits = take(from, logits, single);
+    p->h_both = take(from, 2 * (int64_t)p->head_rows * c->C, act);
 }
 
 size_t foci_pass_lay_out(foci_pass *p, char *base)

@@ -62,8 +62,8 @@ typedef struct foci_pass {
     void *dgate, *dup;         /* (T,F) of act */
     void *h_last;              /* (T,C) of act: what the head reads */
     void *h_teacher;           /* (T,C) the teacher's */
-    float *logits;             /* (head_rows, V) */
-    float *teacher_logits;     /* the teacher's */
+    void *h_both;              /* (2 head_rows, C) some rows of h_last, then those of h_teacher */
+    float *logits;             /* (head_rows, V); behind them, with a teacher, its own */
     void *dlogits;             /* the same of act; logits itself in float32 */
     double *nll;               /* (head_rows) */
     float *dots;               /* (T,H) of temperatures */
