@@ -92,11 +92,11 @@ FOCI_INLINE void backward_strip(const query_tile *tile, int32_t column, int32_t 
 }
 
 /* The same where pairs are distant, straight-through (3.5.4, 3.5.5): also dm, of which hidden ones
- * have one, too, and nothing else. */
+ * have one, too, and nothing else. is_partly: not every pair is distant, nor need it be seen. */
 FOCI_INLINE void gated_strip(const query_tile *tile, const gate_block *block, int32_t column,
                              int32_t key, int32_t entry, float cap, const float *scores,
                              const float *dp, float *p, float *ds, float *ds_c, float *dm,
-                             const bool has_cap, const bool is_masked)
+                             const bool has_cap, const bool is_partly)
 {
     const gate_queries *gate = &tile->gate;
     for (int r = 0; r < STRIP_ROWS; r++) {
@@ -105,9 +105,14 @@ FOCI_INLINE void gated_strip(const query_tile *tile, const gate_block *block, in
         for (int n = 0; n < 2; n++) {
             const int32_t query = column + n * VL;
             const int64_t at = (int64_t)r * NR + (int64_t)n * VL;
-            const uint32_t distant = v_inside(entry + r, gate->lo + query, gate->hi + query);
-            const uint32_t hidden =
-                distant & v_disjoint(gate->mask + query, block->key_mask[key + r]);
+            uint32_t hidden = v_disjoint(gate->mask + query, block->key_mask[key + r]);
+            uint32_t distant = ~0U, seen = ~0U;
+            if (is_partly) {
+                distant = v_inside(entry + r, gate->lo + query, gate->hi + query);
+                seen = query_bits(tile, query, entry + r, 0);
+                hidden &= distant;
+            }
+            seen &= ~hidden;
             const vec lse = v_load(tile->lse + query);
             vec score = v_load(scores + at), by_x = v_set1(1.0F);
             if (has_cap) {
@@ -117,10 +122,8 @@ FOCI_INLINE void gated_strip(const query_tile *tile, const gate_block *block, in
             }
             weight[n] = v_exp(v_sub(v_select(hidden, v_min(lse, score), score), lse));
             slope[n] = v_mul(weight[n], v_sub(v_load(dp + at), v_load(tile->delta + query)));
-            v_store(dm + at, v_select(distant, slope[n], v_zero()));
+            v_store(dm + at, is_partly ? v_select(distant, slope[n], v_zero()) : slope[n]);
             if (has_cap) slope[n] = v_mul(slope[n], by_x);
-            uint32_t seen = ~hidden;
-            if (is_masked) seen &= query_bits(tile, query, entry + r, 0);
             weight[n] = v_select(seen, weight[n], v_zero());
             slope[n] = v_select(seen, slope[n], v_zero());
         }
@@ -158,7 +161,7 @@ FOCI_INLINE void backward_tile(const bwd_call *call, const bwd_item *item, const
         if (cap > 0.0F)
             gated_strip(tile, &s->gate, column, key, entry, cap, scores, dp, p, ds, ds_c, dm, true,
                         true);
-        else if (is_masked)
+        else if (!gate_is_all_distant(&tile->gate, panel, entry))
             gated_strip(tile, &s->gate, column, key, entry, cap, scores, dp, p, ds, ds_c, dm, false,
                         true);
         else

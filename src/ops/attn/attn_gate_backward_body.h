@@ -55,7 +55,8 @@ typedef struct gate_block {
 typedef struct gate_queries {
     int32_t lo[QUERY_TILE], hi[QUERY_TILE]; /* distant positions */
     int32_t lo_min[QUERY_PANELS], hi_max[QUERY_PANELS];
-    uint64_t mask[QUERY_TILE]; /* straight-through only */
+    int32_t lo_max[QUERY_PANELS], hi_min[QUERY_PANELS]; /* hi_min 0 of a panel with padding */
+    uint64_t mask[QUERY_TILE];                          /* straight-through only */
 } gate_queries;
 
 /* What is kept of a tile between its scores and their gradient. */
@@ -125,8 +126,11 @@ static void gate_pack_queries(const gate_call *call, const focal_attn_seq *seq, 
         gq[n] = (const char *)gate_query(call->gate, q_row, g);
     }
     for (int32_t p = 0; p * NR < rows; p++) { /* both ends do not descend */
-        tile->lo_min[p] = tile->lo[(int64_t)p * NR];
-        tile->hi_max[p] = tile->hi[foci_min64(rows, (int64_t)(p + 1) * NR) - 1];
+        const int64_t first = (int64_t)p * NR, last = foci_min64(rows, first + NR) - 1;
+        tile->lo_min[p] = tile->lo[first];
+        tile->lo_max[p] = tile->lo[last];
+        tile->hi_min[p] = last - first == NR - 1 ? tile->hi[first] : 0;
+        tile->hi_max[p] = tile->hi[last];
         if (!is_straight(call))
             pack_transposed(s->gq_t + p * K * NR, gq + (int64_t)p * NR, FOCAL_F32, K);
     }
@@ -142,6 +146,12 @@ static void gate_pack_queries(const gate_call *call, const focal_attn_seq *seq, 
 static inline bool gate_is_distant(const gate_queries *tile, int32_t panel, int32_t entry)
 {
     return tile->hi_max[panel] > entry && tile->lo_min[panel] < entry + STRIP_ROWS;
+}
+
+/* True when every query of the panel is distant to every key of that strip. */
+static inline bool gate_is_all_distant(const gate_queries *tile, int32_t panel, int32_t entry)
+{
+    return tile->lo_max[panel] <= entry && tile->hi_min[panel] >= entry + STRIP_ROWS;
 }
 
 /* Gates the scores s (MR, NR) of the keys at `key` of the block, whose positions begin at `entry`,
@@ -249,7 +259,7 @@ static void gate_add_dgk(const gate_call *call, const gate_block *s, int32_t sub
     for (int64_t c = 0; c < K; c += NR) {
         for (int32_t p = from; p < to; p++) {
             const float *dm = gate_dm(s, strip, p);
-            const float *gq = s->gq_c + c * QUERY_TILE + (int64_t)p * (NR * NR);
+            const float *gq = s->gq_c + c * QUERY_TILE + p * (int64_t)NR * NR;
             if (K - c <= VL) {
                 gate_product(sums + c, call->stride, dm, NR, gq, NR, 1, STRIP_ROWS);
                 continue;
