@@ -83,8 +83,8 @@ static bool find_positions(const focal_attn_args *a, const focal_attn_seq *seq, 
 /* Decides which sequences hide. ENOMEM: free_hiding() is due all the same. */
 static focal_status find_hiding(fwd_call *call)
 {
-    const focal_attn_args *a = call->a;
     if (HIDING_KEYS == 0 || call->gate) return FOCAL_OK;
+    const focal_attn_args *a = call->a;
     for (int32_t n = 0; n < a->seq_count; n++) {
         const focal_attn_seq *seq = &a->seqs[n];
         if (seq->T <= SPLIT_TOKENS || !is_short_enough(a, seq)) continue;
