@@ -61,25 +61,27 @@ def stand_in(site):
 
 
 def compilers():
-    """gcc 12 takes the configuration of AMX's tiles for 8 bytes and leaves the stores of the others
+    """What llama.cpp is compiled with, as variables of the environment.
+
+    gcc 12 takes the configuration of AMX's tiles for 8 bytes and leaves the stores of the others
     out, so that llama.cpp dies of an illegal instruction; clang compiles it as it is meant. But
     clang 14 spells the macros that llama.cpp asks for AMX by in another way."""
     has_tiles = "amx_int8" in pathlib.Path("/proc/cpuinfo").read_text(encoding="ascii")
     if not has_tiles or not shutil.which("clang-14"):
-        return os.environ
+        return {}
     tiles = "-D__AMX_TILE__=1 -D__AMX_INT8__=1 -D__AMX_BF16__=1"
-    return {**os.environ, "CC": "clang-14", "CXX": "clang++-14", "CFLAGS": tiles, "CXXFLAGS": tiles,
+    return {"CC": "clang-14", "CXX": "clang++-14", "CFLAGS": tiles, "CXXFLAGS": tiles,
             "CMAKE_ARGS": "-DGGML_OPENMP=OFF"}
 
 
-def make(directory):
+def make(directory, is_other):
     print(f"versus: downloading {DOWNLOAD} of packages into {directory} ({DISK} there), and "
           "compiling llama.cpp, which takes minutes; PYTHON= names an interpreter that has them",
           file=sys.stderr)
-    venv.create(directory, with_pip=True)  # an interrupted one is gone on with
+    venv.create(directory, clear=is_other, with_pip=True)  # an interrupted one is gone on with
     python = str(directory / "bin" / "python")
     pip = [python, "-m", "pip", "install", "-q", "--no-cache-dir", "--disable-pip-version-check"]
-    subprocess.run([*pip, *WHOLE], check=True, env=compilers())
+    subprocess.run([*pip, *WHOLE], check=True, env={**os.environ, **compilers()})
     subprocess.run([*pip, "--no-deps", *ALONE], check=True)
     where = run(python, "-c", "import sysconfig; print(sysconfig.get_path('platlib'))")
     stand_in(pathlib.Path(where.strip()))
@@ -90,11 +92,13 @@ def main():
     if len(sys.argv) != 2:
         sys.exit("usage: environment.py DIRECTORY")
     directory = pathlib.Path(sys.argv[1])
-    ready, wanted = directory / "ready", "\n".join(WHOLE + ALONE)
-    if ready.is_file() and ready.read_text() == wanted:
+    settings = [f"{name}={value}" for name, value in compilers().items()]
+    ready, wanted = directory / "ready", "\n".join(WHOLE + ALONE + settings)
+    is_made = ready.is_file()
+    if is_made and ready.read_text() == wanted:
         return
     try:
-        make(directory)
+        make(directory, is_other=is_made)
     except (OSError, subprocess.CalledProcessError) as reason:
         sys.exit(f"versus: no environment: {reason}\nversus: make one by hand, with "
                  f"{' '.join(WHOLE[:4] + ALONE)}, and name it: make versus PYTHON=...")
