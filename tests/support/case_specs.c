@@ -180,7 +180,8 @@ const attn_spec attn_gate_specs[] = {
     {.T = 40, .S = 1700, .H = 3, .G = 1, .D = 16, .has_window = true, .window = 5, .sinks = 4, .K = 16,
      .gate = FOCAL_GATE_PAPER},
     {.T = 40, .S = 1700, .H = 3, .G = 1, .D = 16, .has_window = true, .window = 5, .sinks = 4, .K = 16,
-     .top = 2, .gate = FOCAL_GATE_STRAIGHT, .groups = GROUPS_RANDOM},    /* straight-through in bfloat16: panels of groups, masks and caps, blocks of keys */
+     .top = 2, .gate = FOCAL_GATE_STRAIGHT, .groups = GROUPS_RANDOM},
+    /* straight-through in bfloat16: panels of groups, masks and caps, blocks of keys */
     {.T = 300, .S = 300, .H = 6, .G = 2, .D = 40, .Dv = 24, .has_window = true, .window = 5, .sinks =
      4, .K = 64, .top = 3, .gate = FOCAL_GATE_STRAIGHT, .groups = GROUPS_RANDOM, .softcap = 3.0F,
      .heat = 2.0F, .dtype = FOCAL_BF16},
