@@ -6,12 +6,13 @@
 Novels: two windows of 8,192 tokens of each file, the first from token 2,000 on, the second halfway
 to the end. Encyclopaedia: the first three windows of a text. Both as differences from the loss of
 the model without an adapter. Copying: the loss on 400 tokens that come again after 3,000 of another
-novel (`focal eval copy`). An adapter is measured as its files are, with its own number of groups a
-token looks into and with those of --top. Rows come as they are measured.
+novel (`focal eval copy`). An adapter is measured as its files are, its tokens looking into the
+numbers of groups that --top says; adapters that see all keys have one row.
 """
 import argparse
 import json
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -64,9 +65,8 @@ class Texts:
 
 class Table:
     def __init__(self, options, folder):
-        self.options = options
+        self.options, self.folder = options, pathlib.Path(folder)
         texts = Texts(options, folder)
-        self.measure_file = pathlib.Path(folder) / "measure.json"
         self.kinds = {"novels": texts.novels(), "wiki": texts.wiki()}
         self.copied = sorted(pathlib.Path(options.novels).glob("*.txt"))
 
@@ -76,16 +76,28 @@ class Table:
                       "--count", 16, "--places", "even", "-t", self.options.threads, "--json")
         return found[0]["loss"]
 
-    def losses(self, adapter):
-        """kept and loss of each setting, by kind of text."""
+    def copies(self, adapters):
+        """What is measured leaves a file beside an adapter: not in the caller's folders."""
+        found = {}
+        for n, path in enumerate(adapters):
+            copy = self.folder / f"adapter-{n}"
+            copy.mkdir()
+            for file in path.glob("adapter_*"):
+                shutil.copy(file, copy)
+            found[str(copy)] = path.name
+        return found
+
+    def losses(self, copies):
+        """kept and loss of each adapter and setting, by kind of text; dense is read once."""
         found = {}
         for kind, files in self.kinds.items():
-            rows = lines(self.options.focal, "eval", "groups", "-m", self.options.model,
-                         "--adapter", adapter, *files, "-c", CONTEXT, "--top", self.options.top,
-                         "--rounds", 0, "-o", self.measure_file, "-t", self.options.threads,
-                         "--json")
+            chosen = [word for path in copies for word in ("--adapter", path)]
+            rows = lines(self.options.focal, "eval", "groups", "-m", self.options.model, *chosen,
+                         *files, "-c", CONTEXT, "--top", self.options.top, "--rounds", 0,
+                         "-t", self.options.threads, "--json")
             for row in rows:
-                found.setdefault(row["setting"], {})[kind] = row
+                if row["setting"] != "dense":
+                    found.setdefault((row["adapter"], row["setting"]), {})[kind] = row
         return found
 
     def show(self, name, setting, row, copy):
@@ -94,16 +106,15 @@ class Table:
         print(f"| {name} | {setting} | {kept} | {row['novels']['gap']:+.4f} | "
               f"{row['wiki']['gap']:+.4f} | {copy:.3f} |", flush=True)
 
-    def adapter(self, path):
-        for setting, row in self.losses(path).items():
-            if setting == "dense":
-                continue
+    def adapters(self, paths):
+        copies = self.copies(paths)
+        for (path, setting), row in self.losses(copies).items():
             chosen = []
             if setting == "temperatures":
                 chosen = ["--adapter-part", "temperatures"]
             elif setting.startswith("top "):
                 chosen = ["--top", setting.split()[1]]
-            self.show(path.name, setting, row, self.copying("--adapter", path, *chosen))
+            self.show(copies[path], setting, row, self.copying("--adapter", path, *chosen))
 
 
 def main():
@@ -121,8 +132,8 @@ def main():
         print("| adapter | setting | distant pairs kept | novels | WikiText | copy |\n"
               "|---|---|---|---|---|---|")
         print(f"| none | dense | 100 % | 0 | 0 | {table.copying():.3f} |", flush=True)
-        for path in options.adapters:
-            table.adapter(path)
+        if options.adapters:
+            table.adapters(options.adapters)
 
 
 if __name__ == "__main__":

@@ -19,11 +19,13 @@ typedef struct groups_options {
     bool is_json;
 } groups_options;
 
-/* The texts as ids. */
+/* The texts as ids, and what the model as it is loses on them. */
 typedef struct groups_texts {
     focal_ids ids[FOCAL_GROUP_TEXTS_MOST];
     focal_group_text texts[FOCAL_GROUP_TEXTS_MOST];
     int32_t count;
+    double dense[FOCAL_GROUP_TEXTS_MOST];
+    bool has_dense;
 } groups_texts;
 
 static void on_reading(void *user, int64_t done, int64_t of)
@@ -91,8 +93,9 @@ static void print_settings(output_table *table, const char *adapter, const focal
     }
 }
 
+/* The first adapter's measurement leaves the dense losses of the texts for those that follow. */
 static int measure_adapter(focal_ctx *ctx, focal_model *model, const groups_options *o,
-                           const groups_texts *texts, const char *folder)
+                           groups_texts *texts, const char *folder)
 {
     char path[CLI_PATH_BYTES];
     int32_t tops[CLI_MAX_LIST];
@@ -110,6 +113,7 @@ static int measure_adapter(focal_ctx *ctx, focal_model *model, const groups_opti
                                    .top_count = o->tops.count,
                                    .rounds = (int32_t)o->rounds,
                                    .batch = (int32_t)o->batch,
+                                   .dense = texts->has_dense ? texts->dense : NULL,
                                    .cache = &cache,
                                    .on_reading = on_reading,
                                    .user = label};
@@ -122,6 +126,9 @@ static int measure_adapter(focal_ctx *ctx, focal_model *model, const groups_opti
     if (status == FOCAL_OK) status = focal_group_eval_write(eval, to);
     int code = CLI_DONE;
     if (status == FOCAL_OK) {
+        memcpy(texts->dense, focal_group_eval_at(eval, 0)->losses,
+               (size_t)texts->count * sizeof *texts->dense);
+        texts->has_dense = true;
         output_table table = {.is_json = o->is_json};
         if (!o->is_json && o->adapters.count > 1) printf("%s\n", folder);
         print_settings(&table, folder, eval);

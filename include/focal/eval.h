@@ -271,6 +271,8 @@ typedef struct focal_group_args {
     int32_t rounds; /* how often each setting reads the first text against the clock, settings by
                        turns; the median counts. 0: not timed */
     int32_t batch;  /* tokens a pass; 0: 1024 */
+    const double *dense; /* (text_count) losses of the dense setting, where an earlier measurement
+                            of the same texts has them: they are not read again. May be NULL */
     const focal_cache_options *cache;                         /* NULL: the default */
     void (*on_reading)(void *user, int64_t done, int64_t of); /* may be NULL */
     void *user;

@@ -145,6 +145,9 @@ static focal_status check_texts(group_run *r)
                 return foci_fail(r->ctx, FOCAL_EINVAL,
                                  "groups: id %d of %s is outside the vocabulary of %d",
                                  text->ids[i], text->name, V);
+        if (a->dense && !isfinite(a->dense[n]))
+            return foci_fail(r->ctx, FOCAL_EINVAL, "groups: the dense loss given for %s is %g",
+                             text->name, a->dense[n]);
         (void)snprintf(e->names[n], FOCI_GROUP_NAME, "%s", text->name);
         e->tokens[n] = length - 1;
         r->total += length;
@@ -174,6 +177,7 @@ static focal_status plan(group_run *r)
     FOCAL_TRY(choose_settings(r));
     if (e->own >= 0) choose_layers(e);
     r->readings = (int64_t)e->setting_count * ((int64_t)e->text_count + e->rounds);
+    if (a->dense) r->readings -= e->text_count;
     return FOCAL_OK;
 }
 
@@ -275,12 +279,23 @@ static void tell(group_run *r)
     if (r->args->on_reading) r->args->on_reading(r->args->user, r->done, r->readings);
 }
 
+/* Over all texts, each as often as it has tokens. */
+static double mean_loss(const focal_group_eval *e, const double *losses)
+{
+    int64_t tokens = 0;
+    double sum = 0.0;
+    for (int32_t text = 0; text < e->text_count; text++) {
+        sum += losses[text] * (double)e->tokens[text];
+        tokens += e->tokens[text];
+    }
+    return sum / (double)tokens;
+}
+
 static focal_status score_texts(group_run *r, focal_cache *cache, int32_t n)
 {
     focal_group_eval *e = r->eval;
     focal_group_setting *setting = &e->settings[n];
-    int64_t at = 0, tokens = 0;
-    double sum = 0.0;
+    int64_t at = 0;
     r->distant = r->kept = 0;
     for (int32_t text = 0; text < e->text_count; text++) {
         double loss;
@@ -290,12 +305,10 @@ static focal_status score_texts(group_run *r, focal_cache *cache, int32_t n)
                              e->names[text]);
         if (n == e->own) count_keys(r, cache, at);
         at += length_of(r, text);
-        sum += loss;
-        tokens += e->tokens[text];
         e->losses[n][text] = loss / (double)e->tokens[text];
         tell(r);
     }
-    setting->loss = sum / (double)tokens;
+    setting->loss = mean_loss(e, e->losses[n]);
     if (setting->kind == FOCAL_GROUP_TOP && setting->top == 0)
         setting->kept = 0.0;
     else if (setting->kind == FOCAL_GROUP_TOP)
@@ -305,9 +318,14 @@ static focal_status score_texts(group_run *r, focal_cache *cache, int32_t n)
 
 static focal_status score_settings(group_run *r)
 {
-    for (int32_t n = 0; n < r->eval->setting_count; n++) {
+    focal_group_eval *e = r->eval;
+    if (r->args->dense) {
+        memcpy(e->losses[0], r->args->dense, (size_t)e->text_count * sizeof *r->args->dense);
+        e->settings[0].loss = mean_loss(e, e->losses[0]);
+    }
+    for (int32_t n = r->args->dense ? 1 : 0; n < e->setting_count; n++) {
         focal_cache *cache = NULL;
-        FOCAL_TRY(attach(r, &r->eval->settings[n]));
+        FOCAL_TRY(attach(r, &e->settings[n]));
         FOCAL_TRY(focal_cache_new(r->model, r->args->cache, &cache));
         const focal_status status = score_texts(r, cache, n);
         focal_cache_free(cache);

@@ -91,6 +91,33 @@ static void check_losses(rig *r, const focal_group_eval *eval)
     }
 }
 
+/* Losses of the model as it is that are given are taken, and not measured again. */
+static void dense_is_read_once(void **state)
+{
+    rig r;
+    focal_group_eval *eval = NULL;
+    open_rig(*state, adapter_path, &r);
+    const double dense[TEXTS] = {2.0, 3.0};
+    r.args.dense = dense;
+    assert_status(r.ctx, focal_group_eval_new(r.model, r.adapter, &r.args, &eval), FOCAL_OK);
+    const focal_group_setting *s = focal_group_eval_at(eval, 0);
+    assert_int_equal(s->kind, FOCAL_GROUP_DENSE);
+    assert_memory_equal(s->losses, dense, sizeof dense);
+    const double mean = (2.0 * (CONTEXT - 1) + 3.0 * (SECOND - 1)) / (CONTEXT + SECOND - 2);
+    assert_true(fabs(s->loss - mean) < 1e-12);
+    assert_true(s->kept == 1.0);
+    int32_t count = 1;
+    for (; (s = focal_group_eval_at(eval, count)) != NULL; count++)
+        assert_true(fabs(s->losses[1] - plain_loss(&r, s, 1)) < 1e-9);
+    assert_int_equal(r.readings, (int64_t)(count - 1) * TEXTS);
+    focal_group_eval_free(eval);
+    const double bad[TEXTS] = {2.0, (double)NAN};
+    r.args.dense = bad;
+    assert_status(r.ctx, focal_group_eval_new(r.model, r.adapter, &r.args, &eval), FOCAL_EINVAL);
+    assert_null(eval);
+    close_rig(&r);
+}
+
 static void settings_are_those_of_perplexity(void **state)
 {
     rig r;
@@ -298,6 +325,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(settings_are_those_of_perplexity, open_ctx, close_ctx),
+        cmocka_unit_test_setup_teardown(dense_is_read_once, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(adapters_without_routers_have_one_setting, open_ctx,
                                         close_ctx),
         cmocka_unit_test_setup_teardown(every_key_is_counted, open_ctx, close_ctx),
