@@ -107,6 +107,13 @@ static double count_pairs(const focal_model_info *info, double depth, double cou
     return (info->L - info->window_layers) * all + info->window_layers * local;
 }
 
+/* Of a key and its value in one layer of the cache. */
+static double pair_bytes(const bench_run *r)
+{
+    return 2.0 * r->info.G * r->info.D * (double)focal_dtype_block_bytes(r->cache_type) /
+           (double)focal_dtype_block(r->cache_type);
+}
+
 /* The least seconds of a test: all products and pairs at the peak, or, a token at a time, all
  * weights and the cache at the speed of a plain read. */
 static double least_seconds(const bench_run *r, const bench_test *t)
@@ -118,10 +125,8 @@ static double least_seconds(const bench_run *r, const bench_test *t)
     const double flops = count * (double)info->layer_flops + heads * (double)info->head_flops +
                          4.0 * info->D * info->H * pairs;
     const double steps = t->prompt > 0 ? 1.0 : count;
-    const double element_bytes =
-        (double)focal_dtype_block_bytes(r->cache_type) / (double)focal_dtype_block(r->cache_type);
     double bytes = steps * (double)info->step_bytes;
-    if (t->prompt == 0) bytes += 2.0 * info->G * info->D * element_bytes * pairs;
+    if (t->prompt == 0) bytes += pair_bytes(r) * pairs;
     return fmax(1e-9 * flops / measure_median(&r->peak), 1e-9 * bytes / measure_median(&r->read));
 }
 
@@ -301,9 +306,27 @@ static void print_head(const model_options *o)
                "rss_mb\n");
 }
 
+static int64_t largest(const cli_list *list)
+{
+    int64_t most = 0;
+    for (int32_t n = 0; n < list->count; n++)
+        if (list->items[n] > most) most = list->items[n];
+    return most;
+}
+
+/* Whether the cache of the longest test fits into memory. */
+static bool fits(const bench_run *r)
+{
+    const model_options *o = r->o;
+    const double longest = fmax((double)largest(&o->prompts), (double)largest(&o->counts));
+    const double tokens = (double)largest(&o->depths) + longest;
+    return cli_fits_memory(pair_bytes(r) * r->info.L * tokens);
+}
+
 static int run_tests(bench_run *r)
 {
     const model_options *o = r->o;
+    if (!fits(r)) return CLI_FAILED;
     print_head(o);
     for (int32_t d = 0; d < o->depths.count; d++) {
         for (int32_t n = 0; n < o->prompts.count; n++) {

@@ -123,8 +123,6 @@ static int measure_adapter(focal_ctx *ctx, focal_model *model, const groups_opti
     if (status == FOCAL_OK) status = focal_group_eval_new(model, adapter, &args, &eval);
     cli_progress("%s", "");
     const char *to = o->path ? o->path : path;
-    if (status == FOCAL_OK) status = focal_group_eval_write(eval, to);
-    int code = CLI_DONE;
     if (status == FOCAL_OK) {
         memcpy(texts->dense, focal_group_eval_at(eval, 0)->losses,
                (size_t)texts->count * sizeof *texts->dense);
@@ -132,13 +130,30 @@ static int measure_adapter(focal_ctx *ctx, focal_model *model, const groups_opti
         output_table table = {.is_json = o->is_json};
         if (!o->is_json && o->adapters.count > 1) printf("%s\n", folder);
         print_settings(&table, folder, eval);
-        (void)fprintf(stderr, "focal: the numbers are in %s\n", to);
-    } else {
-        code = cli_fail_ctx(ctx, status);
+        status = focal_group_eval_write(eval, to); /* last: what was measured has been shown then */
     }
+    int code = CLI_DONE;
+    if (status == FOCAL_OK)
+        (void)fprintf(stderr, "focal: the numbers are in %s\n", to);
+    else
+        code = cli_fail_ctx(ctx, status);
     focal_group_eval_free(eval);
     focal_adapter_close(adapter);
     return code;
+}
+
+/* Whether all adapters are there and the model's, before minutes are spent on the first. */
+static int check_adapters(focal_ctx *ctx, focal_model *model, const cli_texts *adapters)
+{
+    focal_status status = FOCAL_OK;
+    for (int32_t n = 0; status == FOCAL_OK && n < adapters->count; n++) {
+        focal_adapter *adapter = NULL;
+        status = focal_adapter_open(ctx, adapters->items[n], &adapter);
+        if (status == FOCAL_OK) status = focal_model_attach(model, adapter, NULL);
+        if (status == FOCAL_OK) status = focal_model_attach(model, NULL, NULL);
+        focal_adapter_close(adapter);
+    }
+    return status == FOCAL_OK ? CLI_DONE : cli_fail_ctx(ctx, status);
 }
 
 static int run(const groups_options *o)
@@ -152,6 +167,7 @@ static int run(const groups_options *o)
     const focal_tokenizer *tokenizer = model ? focal_model_tokenizer(model) : NULL;
     if (code == CLI_DONE && !tokenizer)
         code = cli_fail("%s: there is no tokenizer beside the weights", o->model.name);
+    if (code == CLI_DONE) code = check_adapters(ctx, model, &o->adapters);
     if (code == CLI_DONE) cli_warn_context(model, o->context);
     for (int32_t n = 0; code == CLI_DONE && n < o->files.count; n++)
         code = read_text(ctx, tokenizer, o->files.items[n], &texts);

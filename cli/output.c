@@ -6,11 +6,16 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "character.h"
 #include "cli.h"
 
 static void append(char *line, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* A line that is full stays as it is: OUTPUT_LINE holds three times the longest row there is. */
+enum {
+    QUOTED_BYTES = OUTPUT_LINE - 2048
+}; /* a text; the numbers of a row need less than the rest */
+
+/* A line that is full stays as it is: OUTPUT_LINE holds the longest path and all else of a row. */
 static void append(char *line, const char *format, ...)
 {
     const size_t used = strlen(line);
@@ -36,20 +41,28 @@ static void add_field(output_table *table, const char *name, const char *value, 
 
 void output_text(output_table *table, const char *name, const char *value)
 {
-    char quoted[256] = "\"";
-    size_t used = 1;
+    char quoted[QUOTED_BYTES] = "\"";
+    size_t used = 1, bytes = strlen(value);
     if (!table->is_json) {
         add_field(table, name, value, table->field_count == 0 ? -17 : 10);
         return;
     }
-    for (const char *at = value; *at && used + 8 < sizeof quoted; at++) {
-        const unsigned char letter = (unsigned char)*at;
-        if (letter < 0x20)
-            used += (size_t)snprintf(quoted + used, sizeof quoted - used, "\\u%04x", letter);
-        else if (letter == '"' || letter == '\\')
-            used += (size_t)snprintf(quoted + used, sizeof quoted - used, "\\%c", letter);
+    while (bytes > 0 && used + 8 < sizeof quoted) {
+        uint32_t code;
+        const size_t length = character_read(value, bytes, &code);
+        char *to = quoted + used;
+        const size_t room = sizeof quoted - used;
+        if (length == 0) /* not UTF-8 */
+            used += (size_t)snprintf(to, room, "\xEF\xBF\xBD");
+        else if (code < 0x20)
+            used += (size_t)snprintf(to, room, "\\u%04x", (unsigned)code);
+        else if (code == '"' || code == '\\')
+            used += (size_t)snprintf(to, room, "\\%c", *value);
         else
-            quoted[used++] = *at;
+            used += (size_t)snprintf(to, room, "%.*s", (int)length, value);
+        const size_t step = length == 0 ? 1 : length;
+        value += step;
+        bytes -= step;
     }
     quoted[used] = '"';
     quoted[used + 1] = '\0';

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { OUTPUT_LINE = 1024 };
+enum { OUTPUT_LINE = 8192 };
 
 /* Start with is_json set and the rest zero. Fields appear in the order of the calls; rows of one
  * table have the same fields. */

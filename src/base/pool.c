@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 enum {
-    SPIN_ROUNDS = 20000, /* tens of microseconds: the gap between two operations */
+    SPIN_ROUNDS = 20000, /* less than a millisecond, more than the gap between two operations */
     YIELD_ROUNDS = 512,
     LINE_BYTES = 64,
     ASKED_AT_ONCE = 4, /* lines, between two looks whether work has come */
@@ -226,12 +226,12 @@ void foci_pool_run(foci_pool *pool, int64_t count, foci_work fn, void *arg)
 void foci_pool_ask_ahead(foci_pool *pool, const foci_piece *pieces, int32_t count)
 {
     for (int32_t n = 0; n < FOCI_POOL_PIECES && n < pool->threads; n++) {
-        const foci_piece piece = n < count ? pieces[n] : (foci_piece){NULL, 0};
+        const foci_piece piece = n < count && pieces[n].from ? pieces[n] : (foci_piece){NULL, 0};
         atomic_store_explicit(&pool->pieces[n].from, piece.from, memory_order_relaxed);
         atomic_store_explicit(&pool->pieces[n].bytes, piece.bytes, memory_order_relaxed);
     }
     atomic_fetch_add_explicit(&pool->hint, 1, memory_order_release);
-    if (count < 1) return;
+    if (count < 1 || !pieces[0].from) return;
     foci_piece own = pieces[0];
     ask_for_lines(&own, ASKED_FIRST);
 }

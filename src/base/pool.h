@@ -22,8 +22,9 @@ enum { FOCI_POOL_PIECES = 64 };
 
 /* Between two loops threads have nothing to do, and memory has not either: thread n asks for
  * pieces[n] then, from its beginning on, until work comes. The caller, who is thread 0, asks for
- * its first lines at once. Only a hint: nothing is read, and any address may be given. The last
- * call counts; threads from `count` (up to FOCI_POOL_PIECES) on have no piece. */
+ * its first lines at once. Only a hint: nothing is read, so memory that is gone when they ask does
+ * no harm. The last call counts; threads from `count` (up to FOCI_POOL_PIECES) on have no piece,
+ * nor has one whose piece is NULL. */
 void foci_ask_ahead(focal_ctx *ctx, const foci_piece *pieces, int32_t count);
 
 typedef struct foci_pool foci_pool;

@@ -26,7 +26,7 @@ typedef struct group_run {
     /* Scratch. */
     int32_t *targets;      /* (batch) */
     double *nll;           /* (batch) */
-    uint64_t *masks;       /* (context, routers) of one layer */
+    uint64_t *masks;       /* (the longest text, routers) of one layer */
     int32_t *ids;          /* (total) of all texts, one behind the other */
     uint64_t *token_masks; /* (layer_count, total) of each chosen layer's first router */
     float *logits;         /* (V) of a prompt that is timed */
@@ -184,14 +184,17 @@ static focal_status plan(group_run *r)
 static focal_status take_memory(group_run *r)
 {
     focal_group_eval *e = r->eval;
-    const size_t batch = (size_t)e->batch, context = (size_t)e->context;
+    const size_t batch = (size_t)e->batch;
+    int32_t longest = 0;
+    for (int32_t n = 0; n < e->text_count; n++)
+        longest = (int32_t)foci_max64(longest, length_of(r, n));
     const size_t sizes = (size_t)e->L * (size_t)e->routers * (size_t)e->K;
     r->targets = foci_alloc(r->ctx, batch, sizeof *r->targets);
     r->nll = foci_alloc(r->ctx, batch, sizeof *r->nll);
     if (!r->targets || !r->nll) return FOCAL_ENOMEM;
     if (e->own < 0) return FOCAL_OK;
     const size_t total = (size_t)r->total, layers = (size_t)e->layer_count;
-    r->masks = foci_alloc(r->ctx, context * (size_t)e->routers, sizeof *r->masks);
+    r->masks = foci_alloc(r->ctx, (size_t)longest * (size_t)e->routers, sizeof *r->masks);
     r->ids = foci_alloc(r->ctx, total, sizeof *r->ids);
     r->token_masks = foci_alloc(r->ctx, layers * total, sizeof *r->token_masks);
     e->sizes = foci_alloc(r->ctx, sizes, sizeof *e->sizes);

@@ -62,8 +62,9 @@ foci_byte_cut foci_cut_bytes(int64_t bytes, int64_t threads);
 int64_t foci_byte_items(const foci_byte_cut *cut);
 int64_t foci_byte_item_begin(const foci_byte_cut *cut, int64_t index); /* of the end, bytes */
 
-/* pieces[n] (threads, up to FOCI_POOL_PIECES): what thread n begins with, as far as it lies in one
- * product and fits beside other things into its cache. */
+/* pieces[n] (threads, up to FOCI_POOL_PIECES): what item n begins with, as far as it lies in one
+ * product and fits beside other things into a cache. Thread n begins with it where threads come in
+ * their turn, as two do nearly always. */
 void foci_byte_pieces(const foci_matmul_args *args, int32_t count, int32_t threads,
                       foci_piece *pieces);
 

@@ -113,7 +113,7 @@ static void byte_item(void *arg, int64_t index, int32_t thread)
     for (int32_t n = 0; n < calls->count; n++) {
         const byte_call *b = &calls->call[n];
         const int64_t first = row_from(b, from), last = row_from(b, to);
-        /* Nobody has asked for what an item begins with. */
+        /* Nobody may have asked for what an item begins with. */
         if (first < last)
             ask_for((const uint8_t *)b->a->w + first * b->row_bytes,
                     BYTES_AHEAD + (rows_abreast(b->a->w_dtype, b->a->K) - 1) * b->row_bytes);
