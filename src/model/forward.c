@@ -799,7 +799,7 @@ static focal_status score_item(const pass *p, int32_t first, const focal_batch_i
                                      .targets = p->args->targets + row,
                                      .nll = p->args->nll + row};
         FOCAL_TRY(foci_log_softmax_rows(p->ctx, &loss));
-        for (int32_t n = (int32_t)foci_max64(from - row, 0); n < take; n++)
+        for (int32_t n = (int32_t)foci_max64(from - row, 0); wanted && n < take; n++)
             memcpy(wanted + (row + n - from) * V, scratch + n * V, (size_t)V * sizeof(float));
     }
     return FOCAL_OK;
@@ -819,7 +819,7 @@ static focal_status score(const pass *p)
     for (int32_t n = 0; n < p->args->item_count && status == FOCAL_OK; n++) {
         const focal_batch_item *item = &p->args->items[n];
         const int32_t count = item->logits_count;
-        if (p->args->targets)
+        if (scratch)
             status = score_item(p, row, item, scratch, wanted);
         else if (count > 0)
             status = head(p, row + item->count - count, count, wanted);
