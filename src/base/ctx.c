@@ -270,11 +270,6 @@ void foci_parallel(focal_ctx *ctx, int64_t count, foci_work fn, void *arg)
     foci_pool_run(ctx->pool, count, fn, arg);
 }
 
-void foci_ask_ahead(focal_ctx *ctx, const foci_piece *pieces, int32_t count)
-{
-    foci_pool_ask_ahead(ctx->pool, pieces, count);
-}
-
 static block_header *header_of(void *block)
 {
     return (block_header *)(void *)((char *)block - HEADER_BYTES);

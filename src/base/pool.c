@@ -12,24 +12,9 @@
 #include <unistd.h>
 
 enum {
-    SPIN_ROUNDS = 20000, /* less than a millisecond, more than the gap between two operations */
-    YIELD_ROUNDS = 512,
-    LINE_BYTES = 64,
-    ASKED_AT_ONCE = 4, /* lines, between two looks whether work has come */
-    ASKED_FIRST = 48   /* lines that the caller asks for: so many can be under way */
+    SPIN_ROUNDS = 20000, /* tens of microseconds: the gap between two operations */
+    YIELD_ROUNDS = 512
 };
-
-/* A foci_piece that its thread looks at while the caller may set the next. */
-typedef struct shared_piece {
-    _Atomic(const char *) from;
-    atomic_int_fast64_t bytes;
-} shared_piece;
-
-/* How far a waiting thread has come with its piece. */
-typedef struct asking {
-    uint_fast64_t hint; /* whose piece it is */
-    foci_piece rest;
-} asking;
 
 struct foci_pool {
     int32_t threads; /* with the caller */
@@ -42,9 +27,7 @@ struct foci_pool {
     atomic_int_fast64_t next;    /* first item nobody has taken */
     atomic_uint_fast64_t batch;  /* grows by one a run; workers wait for it to change */
     atomic_int_fast32_t running; /* workers that have not left this batch yet */
-    shared_piece pieces[FOCI_POOL_PIECES];
-    atomic_uint_fast64_t hint; /* grows by one when pieces change */
-    int32_t started;           /* workers that exist */
+    int32_t started;             /* workers that exist */
     atomic_bool is_closing;
 };
 
@@ -75,35 +58,12 @@ static void take_items(foci_pool *pool, int32_t thread)
     }
 }
 
-/* The next lines of a piece, into the second cache. */
-static void ask_for_lines(foci_piece *rest, int32_t lines)
-{
-    const char *at = rest->from;
-    for (; lines > 0 && rest->bytes > 0; lines--, at += LINE_BYTES, rest->bytes -= LINE_BYTES)
-        __builtin_prefetch(at, 0, 2);
-    rest->from = at;
-}
-
-static void ask_while_waiting(foci_pool *pool, int32_t thread, asking *a)
-{
-    if (thread >= FOCI_POOL_PIECES) return;
-    const uint_fast64_t hint = atomic_load_explicit(&pool->hint, memory_order_acquire);
-    if (hint != a->hint) {
-        shared_piece *piece = &pool->pieces[thread];
-        a->hint = hint;
-        a->rest.from = atomic_load_explicit(&piece->from, memory_order_relaxed);
-        a->rest.bytes = atomic_load_explicit(&piece->bytes, memory_order_relaxed);
-    }
-    ask_for_lines(&a->rest, ASKED_AT_ONCE);
-}
-
 /* Returns when a batch after `seen` has begun. */
-static uint_fast64_t wait_for_batch(foci_pool *pool, uint_fast64_t seen, int32_t thread, asking *a)
+static uint_fast64_t wait_for_batch(foci_pool *pool, uint_fast64_t seen)
 {
     for (int32_t round = 0; round < SPIN_ROUNDS; round++) {
         const uint_fast64_t batch = atomic_load_explicit(&pool->batch, memory_order_acquire);
         if (batch != seen) return batch;
-        ask_while_waiting(pool, thread, a);
         foci_spin_wait(round);
     }
     pthread_mutex_lock(&pool->lock);
@@ -119,9 +79,8 @@ static void *worker_main(void *arg)
     free(arg);
     foci_pool *pool = start.pool;
     uint_fast64_t seen = 0;
-    asking asked = {0};
     for (;;) {
-        seen = wait_for_batch(pool, seen, start.thread, &asked);
+        seen = wait_for_batch(pool, seen);
         if (atomic_load_explicit(&pool->is_closing, memory_order_acquire)) return NULL;
         take_items(pool, start.thread);
         if (atomic_fetch_sub_explicit(&pool->running, 1, memory_order_acq_rel) == 1) {
@@ -221,19 +180,6 @@ void foci_pool_run(foci_pool *pool, int64_t count, foci_work fn, void *arg)
     while (atomic_load_explicit(&pool->running, memory_order_acquire) != 0)
         pthread_cond_wait(&pool->done, &pool->lock);
     pthread_mutex_unlock(&pool->lock);
-}
-
-void foci_pool_ask_ahead(foci_pool *pool, const foci_piece *pieces, int32_t count)
-{
-    for (int32_t n = 0; n < FOCI_POOL_PIECES && n < pool->threads; n++) {
-        const foci_piece piece = n < count && pieces[n].from ? pieces[n] : (foci_piece){NULL, 0};
-        atomic_store_explicit(&pool->pieces[n].from, piece.from, memory_order_relaxed);
-        atomic_store_explicit(&pool->pieces[n].bytes, piece.bytes, memory_order_relaxed);
-    }
-    atomic_fetch_add_explicit(&pool->hint, 1, memory_order_release);
-    if (count < 1 || !pieces[0].from) return;
-    foci_piece own = pieces[0];
-    ask_for_lines(&own, ASKED_FIRST);
 }
 
 /* Reads up to count numbers from the first line of a file; those that are not there stay. */

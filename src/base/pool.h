@@ -12,28 +12,12 @@ typedef void (*foci_work)(void *arg, int64_t index, int32_t thread);
  * called from inside an item. */
 void foci_parallel(focal_ctx *ctx, int64_t count, foci_work fn, void *arg);
 
-/* Memory that a thread will read soon. */
-typedef struct foci_piece {
-    const void *from;
-    int64_t bytes;
-} foci_piece;
-
-enum { FOCI_POOL_PIECES = 64 };
-
-/* Between two loops threads have nothing to do, and memory has not either: thread n asks for
- * pieces[n] then, from its beginning on, until work comes. The caller, who is thread 0, asks for
- * its first lines at once. Only a hint: nothing is read, so memory that is gone when they ask does
- * no harm. The last call counts; threads from `count` (up to FOCI_POOL_PIECES) on have no piece,
- * nor has one whose piece is NULL. */
-void foci_ask_ahead(focal_ctx *ctx, const foci_piece *pieces, int32_t count);
-
 typedef struct foci_pool foci_pool;
 
 /* A pool of `threads` including the caller; NULL without memory or threads. */
 foci_pool *foci_pool_new(int32_t threads);
 void foci_pool_free(foci_pool *pool); /* NULL is fine */
 void foci_pool_run(foci_pool *pool, int64_t count, foci_work fn, void *arg);
-void foci_pool_ask_ahead(foci_pool *pool, const foci_piece *pieces, int32_t count);
 
 /* The cores this process may use: affinity, then the cgroup's quota, at least 1. */
 int32_t foci_usable_cores(void);

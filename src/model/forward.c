@@ -153,26 +153,6 @@ static focal_status linear(const pass *p, const char *name, const foci_linear *w
     return linears(p, name, x, &one, 1);
 }
 
-/* What is multiplied next, up to three products of one x: until then threads that wait ask for it.
- */
-static void expect(const pass *p, const foci_linear *a, const foci_linear *b, const foci_linear *c)
-{
-    foci_matmul_args args[3];
-    const foci_linear *const next[] = {a, b, c};
-    int32_t count = 0;
-    for (; count < 3 && next[count]; count++)
-        args[count] = product_args(p, NULL, &(product){.w = next[count]});
-    foci_matmul_ahead(p->ctx, args, count);
-}
-
-static void expect_projections(const pass *p, const foci_layer *w)
-{
-    if (w->qkv.w)
-        expect(p, &w->qkv, NULL, NULL);
-    else
-        expect(p, &w->q, &w->k, &w->v);
-}
-
 /* rows of width C, float32, to out. */
 static focal_status normalise(const pass *p, const foci_gain *gain, int32_t rows, const float *x,
                               void *out, focal_dtype out_dtype)
@@ -675,14 +655,11 @@ static focal_status attention_block(const pass *p, int32_t n)
         FOCAL_TRY(read_stream(p, &w->attn_norm));
     }
     FOCAL_TRY(project(p, w));
-    expect(p, &w->out, NULL, NULL);
     FOCAL_TRY(normalise_heads(p, &w->q_norm, c->H, p->qkv));
     FOCAL_TRY(normalise_heads(p, &w->k_norm, c->G, p->qkv + (int64_t)c->H * c->D));
     TIMED(p, "rotate, cache", no_cost, place_qkv(p, n));
     TIMED(p, "attention", attention_cost(p, n), attend(p, n));
-    FOCAL_TRY(join_stream(p, "attention out", &w->out, p->o_act, &w->attn_post));
-    expect(p, c->is_gated ? &w->gate : &w->up, c->is_gated ? &w->up : NULL, NULL);
-    return FOCAL_OK;
+    return join_stream(p, "attention out", &w->out, p->o_act, &w->attn_post);
 }
 
 /* hidden = activation(h gate^T) * (h up^T), or activation(h up^T) in families without a gate. */
@@ -714,7 +691,6 @@ static focal_status feed_forward_in(const pass *p, const foci_layer *w)
         .out_dtype = p->act,
     };
     FOCAL_TRY(linears(p, "feed-forward in", p->h, in, is_gated ? 2 : 1));
-    expect(p, &w->down, NULL, NULL);
     TIMED(p, "activation", no_cost, foci_gate(p->ctx, &gate));
     return FOCAL_OK;
 }
@@ -724,12 +700,7 @@ static focal_status feed_forward_block(const pass *p, int32_t n)
     const foci_layer *w = &p->model->weights.layers[n];
     FOCAL_TRY(read_stream(p, &w->ffn_norm));
     FOCAL_TRY(feed_forward_in(p, w));
-    FOCAL_TRY(join_stream(p, "feed-forward out", &w->down, p->hidden, &w->ffn_post));
-    if (n + 1 < p->model->config.L)
-        expect_projections(p, w + 1);
-    else
-        expect(p, &p->model->weights.head, NULL, NULL);
-    return FOCAL_OK;
+    return join_stream(p, "feed-forward out", &w->down, p->hidden, &w->ffn_post);
 }
 
 static bool has_windows(const foci_config *c)
@@ -779,7 +750,6 @@ static focal_status head(const pass *p, int32_t first, int32_t count, float *log
     void *h = rows.is_few ? p->y : p->h;
     FOCAL_TRY(normalise(p, &w->final_norm, count, p->x + (int64_t)first * c->C, h, rows.act));
     FOCAL_TRY(linear(&rows, "vocabulary", &w->head, h, logits, c->V, false));
-    expect_projections(p, &w->layers[0]); /* of the next token */
     if (c->final_softcap == 0.0F) return FOCAL_OK;
     return foci_soft_cap(p->ctx, logits, (int64_t)count * c->V, c->final_softcap);
 }
@@ -799,7 +769,7 @@ static focal_status score_item(const pass *p, int32_t first, const focal_batch_i
                                      .targets = p->args->targets + row,
                                      .nll = p->args->nll + row};
         FOCAL_TRY(foci_log_softmax_rows(p->ctx, &loss));
-        for (int32_t n = (int32_t)foci_max64(from - row, 0); wanted && n < take; n++)
+        for (int32_t n = (int32_t)foci_max64(from - row, 0); n < take; n++)
             memcpy(wanted + (row + n - from) * V, scratch + n * V, (size_t)V * sizeof(float));
     }
     return FOCAL_OK;
@@ -819,7 +789,7 @@ static focal_status score(const pass *p)
     for (int32_t n = 0; n < p->args->item_count && status == FOCAL_OK; n++) {
         const focal_batch_item *item = &p->args->items[n];
         const int32_t count = item->logits_count;
-        if (scratch)
+        if (p->args->targets)
             status = score_item(p, row, item, scratch, wanted);
         else if (count > 0)
             status = head(p, row + item->count - count, count, wanted);

@@ -101,73 +101,12 @@ static void nothing_outside_is_read(void **state)
     }
 }
 
-/* Items are all bytes, each once; what threads ask for ahead is what their first items read. */
-static void threads_ask_for_what_they_begin_with(void **state)
-{
-    (void)state;
-    static const char weights[3][1 << 20];
-    static const int64_t rows[][3] = {{960, 192, 192}, {1, 1, 1}, {64, 0, 0}, {3000, 3000, 7}};
-    for (size_t s = 0; s < FOCAL_COUNT(rows); s++)
-        for (int32_t threads = 1; threads <= 5; threads++) {
-            foci_matmul_args args[3] = {0};
-            foci_piece pieces[FOCI_POOL_PIECES];
-            const int32_t count = rows[s][1] > 0 ? 3 : 1;
-            int64_t first[4] = {0};
-            for (int32_t n = 0; n < count; n++) {
-                args[n] = (foci_matmul_args){
-                    .M = 1, .N = rows[s][n], .K = 512, .w = weights[n], .w_dtype = FOCAL_Q4_1};
-                assert_int_equal(foci_byte_row_bytes(&args[n]), 320);
-                first[n + 1] = first[n] + rows[s][n] * 320;
-            }
-            const foci_byte_cut cut = foci_cut_bytes(first[count], threads);
-            const int64_t items = foci_byte_items(&cut);
-            assert_int_equal(foci_byte_item_begin(&cut, 0), 0);
-            assert_int_equal(foci_byte_item_begin(&cut, items), first[count]);
-            foci_byte_pieces(args, count, threads, pieces);
-            for (int32_t n = 0; n < threads; n++) {
-                const int64_t from = foci_byte_item_begin(&cut, n);
-                const int64_t to = foci_byte_item_begin(&cut, n + 1);
-                assert_true(from <= to);
-                int32_t call = 0;
-                while (call + 1 < count && from >= first[call + 1]) call++;
-                assert_ptr_equal(pieces[n].from, weights[call] + (from - first[call]));
-                assert_true(pieces[n].bytes >= 0 && from + pieces[n].bytes <= to);
-                assert_true(from + pieces[n].bytes <= first[call + 1]);
-                assert_true(pieces[n].bytes > 0 || from == first[count]);
-            }
-        }
-}
-
-/* A hint may name any address, and changes nothing. */
-static void hints_change_nothing(void **state)
-{
-    focal_ctx *ctx = *state;
-    const matmul_spec spec = {.M = 1, .N = 300, .K = 512, .w = FOCAL_Q4_1, .rounds = true};
-    matmul_case *c = matmul_case_new(&spec, 7);
-    float plain[300];
-    assert_status(ctx, foci_matmul(ctx, &c->args), FOCAL_OK);
-    memcpy(plain, c->args.out, sizeof plain);
-    const foci_piece odd[] = {{NULL, 1 << 20}, {(const char *)plain + 1, 1}, {plain, 0}};
-    for (int32_t n = 0; n < 200; n++) {
-        if (n % 2 == 0)
-            foci_matmul_ahead(ctx, &c->args, 1);
-        else
-            foci_ask_ahead(ctx, odd, n % 4);
-        memset(c->args.out, 0xFF, sizeof plain);
-        assert_status(ctx, foci_matmul(ctx, &c->args), FOCAL_OK);
-        assert_memory_equal(c->args.out, plain, sizeof plain);
-    }
-    matmul_case_free(c);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(every_number_of_rows_matches_oracle, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(extreme_levels_match_oracle, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(nothing_outside_is_read, open_ctx, close_ctx),
-        cmocka_unit_test(threads_ask_for_what_they_begin_with),
-        cmocka_unit_test_setup_teardown(hints_change_nothing, open_ctx, close_ctx),
     };
     return cmocka_run_group_tests_name("matmul_bytes", tests, NULL, NULL);
 }

@@ -9,7 +9,6 @@
 #ifndef FOCI_OPS_MATMUL_BYTES_H
 #define FOCI_OPS_MATMUL_BYTES_H
 
-#include "base/pool.h"
 #include "ops/matmul/matmul.h"
 
 enum {
@@ -50,29 +49,6 @@ typedef struct foci_byte_rows {
     float *factor; /* (M, spans, FOCI_BYTE_FACTORS): of each group of runs d_x, then d_x (sum of
                       q_x), times the offset where the type has one */
 } foci_byte_rows;
-
-/* The weights of products that share x, one behind the other as one row of bytes, in items: every
- * thread has a long one to begin with; of the short ones behind them those take more who are done
- * first. Memory is fastest in order. */
-typedef struct foci_byte_cut {
-    int64_t threads, bytes, long_bytes, short_bytes;
-} foci_byte_cut;
-
-foci_byte_cut foci_cut_bytes(int64_t bytes, int64_t threads);
-int64_t foci_byte_items(const foci_byte_cut *cut);
-int64_t foci_byte_item_begin(const foci_byte_cut *cut, int64_t index); /* of the end, bytes */
-
-/* pieces[n] (threads, up to FOCI_POOL_PIECES): what item n begins with, as far as it lies in one
- * product and fits beside other things into a cache. Thread n begins with it where threads come in
- * their turn, as two do nearly always. */
-void foci_byte_pieces(const foci_matmul_args *args, int32_t count, int32_t threads,
-                      foci_piece *pieces);
-
-static inline int64_t foci_byte_row_bytes(const foci_matmul_args *args)
-{
-    return args->K / focal_dtype_block(args->w_dtype) *
-           (int64_t)focal_dtype_block_bytes(args->w_dtype);
-}
 
 /* In scratch memory; FOCAL_ENOMEM. Kernels fill them (bytes_round_body.h): what a row does not fill
  * is 0; a block of 32 that holds an infinity or a NaN gets d_x = NaN. */

@@ -43,11 +43,6 @@ focal_status foci_matmul(focal_ctx *ctx, const foci_matmul_args *args);
  * with the bits of one after the other. Outputs must not overlap. */
 focal_status foci_matmul_several(focal_ctx *ctx, const foci_matmul_args *args, int32_t count);
 
-/* Says which product, or products of one x, come next, so that threads which have nothing to do
- * until then ask for their weights. x, bias and out need not be there yet. Where nothing can be
- * gained (many rows, weights that are not quantised) it does nothing. */
-void foci_matmul_ahead(focal_ctx *ctx, const foci_matmul_args *args, int32_t count);
-
 enum { FOCI_MATMUL_FEW = 64, FOCI_MATMUL_SEVERAL = 4 };
 
 #endif /* FOCI_OPS_MATMUL_MATMUL_H */

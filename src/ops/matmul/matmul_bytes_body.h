@@ -9,7 +9,8 @@
 #include "ops/matmul/matmul_few_body.h"
 
 enum {
-    BYTE_ROWS = 64 /* rows of x a pass over an item's weights, which then come from a cache */
+    BYTE_ROWS = 64, /* rows of x a pass over an item's weights, which then come from a cache */
+    SHORT_BYTES = 32 * 1024 /* of weights of an item, at least: memory is fastest in order */
 };
 
 typedef struct byte_call {
@@ -93,8 +94,31 @@ static void byte_rows(const byte_call *b, int64_t begin, int64_t end)
 typedef struct byte_calls {
     byte_call call[FOCI_MATMUL_SEVERAL];
     int32_t count;
-    foci_byte_cut cut;
+    int64_t threads, bytes, long_bytes, short_bytes;
 } byte_calls;
+
+/* Every thread has a long item to begin with; of the short ones behind them those take more who are
+ * done first. */
+static void cut_items(byte_calls *calls, int64_t threads)
+{
+    calls->threads = threads;
+    calls->short_bytes = foci_max64(SHORT_BYTES, calls->bytes / (16 * threads));
+    const int64_t rest = calls->bytes > 2 * threads * SHORT_BYTES ? calls->bytes / 4 : 0;
+    calls->long_bytes = foci_pieces(calls->bytes - rest, threads);
+}
+
+static int64_t item_begin(const byte_calls *calls, int64_t index)
+{
+    const int64_t longs = foci_min64(index, calls->threads);
+    return foci_min64(calls->bytes,
+                      longs * calls->long_bytes + (index - longs) * calls->short_bytes);
+}
+
+static int64_t item_count(const byte_calls *calls)
+{
+    const int64_t rest = calls->bytes - item_begin(calls, calls->threads);
+    return calls->threads + foci_pieces(rest, calls->short_bytes);
+}
 
 /* The first row of a product's weights that belongs to what begins at a byte. Items hold whole
  * groups, so that it does not depend on how they are cut which rows are one. */
@@ -108,12 +132,11 @@ static void byte_item(void *arg, int64_t index, int32_t thread)
 {
     (void)thread;
     const byte_calls *calls = arg;
-    const int64_t from = foci_byte_item_begin(&calls->cut, index);
-    const int64_t to = foci_byte_item_begin(&calls->cut, index + 1);
+    const int64_t from = item_begin(calls, index), to = item_begin(calls, index + 1);
     for (int32_t n = 0; n < calls->count; n++) {
         const byte_call *b = &calls->call[n];
         const int64_t first = row_from(b, from), last = row_from(b, to);
-        /* Nobody may have asked for what an item begins with. */
+        /* Nobody has asked for what an item begins with. */
         if (first < last)
             ask_for((const uint8_t *)b->a->w + first * b->row_bytes,
                     BYTES_AHEAD + (rows_abreast(b->a->w_dtype, b->a->K) - 1) * b->row_bytes);
@@ -135,15 +158,15 @@ static int32_t find_unpacked(const foci_matmul_args *args, int32_t n)
 static focal_status multiply_bytes(focal_ctx *ctx, const foci_matmul_args *args, int32_t count)
 {
     byte_calls calls = {.count = count};
-    int64_t bytes = 0;
     focal_status status = FOCAL_OK;
     for (int32_t n = 0; n < count && status == FOCAL_OK; n++) {
         byte_call *b = &calls.call[n];
         const int32_t same = find_unpacked(args, n);
         b->a = &args[n];
-        b->row_bytes = foci_byte_row_bytes(&args[n]);
-        b->first = bytes;
-        bytes += args[n].N * b->row_bytes;
+        b->row_bytes = args->K / focal_dtype_block(args[n].w_dtype) *
+                       (int64_t)focal_dtype_block_bytes(args[n].w_dtype);
+        b->first = calls.bytes;
+        calls.bytes += args[n].N * b->row_bytes;
         if (same < n) {
             b->x = calls.call[same].x;
             continue;
@@ -152,8 +175,8 @@ static focal_status multiply_bytes(focal_ctx *ctx, const foci_matmul_args *args,
         if (status == FOCAL_OK) fill_byte_rows(ctx, &args[n], &b->x);
     }
     if (status == FOCAL_OK) {
-        calls.cut = foci_cut_bytes(bytes, focal_ctx_threads(ctx));
-        foci_parallel(ctx, foci_byte_items(&calls.cut), byte_item, &calls);
+        cut_items(&calls, focal_ctx_threads(ctx));
+        foci_parallel(ctx, item_count(&calls), byte_item, &calls);
     }
     for (int32_t n = 0; n < count; n++)
         if (find_unpacked(args, n) == n) foci_byte_rows_free(ctx, &calls.call[n].x);
