@@ -98,7 +98,7 @@ typedef struct focal_copy_result {
 FOCAL_API focal_status focal_copy(focal_model *model, const focal_copy_plan *plan, int32_t scored,
                                   const focal_measure_options *options, focal_copy_result *result);
 
-/* Recall: lines "key: value", an empty line, and then some of these lines again, whose values the
+/* Recall: lines "key value", an empty line, and then some of these lines again, whose values the
  * model should know. Keys are two syllables and no two of a text are equal; values are one.
  */
 enum {

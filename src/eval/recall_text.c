@@ -69,7 +69,7 @@ static void put_syllable(int32_t number, char to[2])
 
 static focal_status put_line(focal_ctx *ctx, int32_t key, int32_t value, focal_buffer *text)
 {
-    char line[FOCI_RECALL_LINE + 1] = "____: __\n";
+    char line[FOCI_RECALL_LINE + 1] = "____ __\n";
     put_syllable(key / SYLLABLES, line);
     put_syllable(key % SYLLABLES, line + 2);
     put_syllable(value, line + FOCI_RECALL_VALUE);

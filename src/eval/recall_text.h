@@ -4,8 +4,8 @@
 
 #include "focal/eval.h"
 
-/* Of a line "bado: gi\n": its bytes, and where its value lies. */
-enum { FOCI_RECALL_LINE = 9, FOCI_RECALL_VALUE = 6, FOCI_RECALL_VALUE_BYTES = 2 };
+/* Of a line "bado gi\n": its bytes, and where its value lies. */
+enum { FOCI_RECALL_LINE = 8, FOCI_RECALL_VALUE = 5, FOCI_RECALL_VALUE_BYTES = 2 };
 
 /* Lines before and behind the empty one. */
 typedef struct foci_recall_shape {
