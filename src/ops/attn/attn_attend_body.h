@@ -85,12 +85,27 @@ FOCI_INLINE void score_tile(const fwd_call *call, const row_tile *rows, int32_t 
         }
     }
 }
-/* Rows of a strip that meet their first keys take the largest of these scores as maximum. */
-FOCI_INLINE void first_maximum(const row_tile *rows, int32_t strip, vec x[MR][2], const int nv)
+
+/* Where the weights of a strip's sinks go, and before them their scores: MR rows, P_STRIDE apart.
+ */
+FOCI_INLINE float *sink_slot(float *weights, int32_t strip)
+{
+    return weights + (int64_t)strip * MR * P_STRIDE + (int64_t)RUN_PANELS * (NR / PACK);
+}
+
+/* Rows of a strip that meet their first keys take the largest of these scores as maximum, or the
+ * sinks' (NULL: none) where that is larger: most models look at their first token from everywhere,
+ * and a maximum that knows of it seldom has to be raised. */
+FOCI_INLINE void first_maximum(const row_tile *rows, int32_t strip, vec x[MR][2],
+                               const float *sinks, const int nv)
 {
     for (int32_t r = 0; r < MR; r++) {
         if ((rows->fresh[strip] >> r & 1U) == 0) continue;
-        const float most = largest_score(x[r][0], nv > 1 ? x[r][1] : x[r][0]);
+        float most = largest_score(x[r][0], nv > 1 ? x[r][1] : x[r][0]);
+        if (sinks) {
+            const vec sink = v_load(sinks + (int64_t)r * P_STRIDE);
+            most = fmaxf(most, largest_score(sink, sink));
+        }
         if (most == -INFINITY) continue;
         rows->neg_max[strip * MR + r] = -most * log2_e;
         rows->fresh[strip] &= ~(1U << r);
@@ -119,12 +134,11 @@ static __attribute__((noinline)) void raise_maximum(const fwd_call *call, const 
     }
 }
 
-/* x = log2 of the weights: the scores in powers of two, less the maximum. */
-FOCI_INLINE void score_exponents(const fwd_call *call, const row_tile *rows, int32_t strip,
-                                 const key_run *keys, int32_t panel, vec x[MR][2], const int nv)
+/* x, scores before, becomes log2 of the weights: in powers of two, less the maximum. */
+FOCI_INLINE void exponents(const row_tile *rows, int32_t strip, vec x[MR][2], const float *sinks,
+                           const int nv)
 {
-    score_tile(call, rows, strip, keys, panel, x, nv);
-    if (__builtin_expect(rows->fresh[strip] != 0, 0)) first_maximum(rows, strip, x, nv);
+    if (__builtin_expect(rows->fresh[strip] != 0, 0)) first_maximum(rows, strip, x, sinks, nv);
 #pragma GCC unroll 12
     for (int r = 0; r < MR; r++) {
         const vec offset = v_set1(rows->neg_max[strip * MR + r]);
@@ -133,12 +147,13 @@ FOCI_INLINE void score_exponents(const fwd_call *call, const row_tile *rows, int
     }
 }
 
-/* Weights of one strip for one panel: weights[r][..] = 2^(s - max), and their sums. */
-FOCI_INLINE void score_panel(const fwd_call *call, const row_tile *rows, int32_t strip,
-                             const key_run *keys, int32_t panel, float *weights, const int nv)
+/* Weights of one strip for one panel from its scores x: weights[r][..] = 2^(s - max), and their
+ * sums. */
+FOCI_INLINE void soften(const fwd_call *call, const row_tile *rows, int32_t strip,
+                        const key_run *keys, int32_t panel, vec x[MR][2], const float *sinks,
+                        float *weights, const int nv)
 {
-    vec x[MR][2];
-    score_exponents(call, rows, strip, keys, panel, x, nv);
+    exponents(rows, strip, x, sinks, nv);
     vec most = v_zero();
 #pragma GCC unroll 12
     for (int r = 0; r < MR; r++) { /* in this order a NaN of one row hides no other row's score */
@@ -148,7 +163,8 @@ FOCI_INLINE void score_panel(const fwd_call *call, const row_tile *rows, int32_t
     float *strip_weights = weights + (int64_t)strip * MR * P_STRIDE;
     if (__builtin_expect(v_greater(most, v_set1(margin)) != 0, 0)) {
         raise_maximum(call, rows, strip, keys, panel, strip_weights);
-        score_exponents(call, rows, strip, keys, panel, x, nv);
+        score_tile(call, rows, strip, keys, panel, x, nv);
+        exponents(rows, strip, x, sinks, nv);
     }
     float *sum = rows->sum + (int64_t)strip * MR * VL;
 #pragma GCC unroll 12
@@ -159,6 +175,40 @@ FOCI_INLINE void score_panel(const fwd_call *call, const row_tile *rows, int32_t
         v_store_packed(strip_weights + (int64_t)r * P_STRIDE + (int64_t)panel * (NR / PACK), p0,
                        p1);
     }
+}
+
+FOCI_INLINE void score_panel(const fwd_call *call, const row_tile *rows, int32_t strip,
+                             const key_run *keys, int32_t panel, const float *sinks, float *weights,
+                             const int nv)
+{
+    vec x[MR][2];
+    score_tile(call, rows, strip, keys, panel, x, nv);
+    soften(call, rows, strip, keys, panel, x, sinks, weights, nv);
+}
+
+/* The scores of a strip's sinks, into their slot. */
+FOCI_INLINE void score_sinks(const fwd_call *call, const row_tile *rows, int32_t strip,
+                             const key_run *keys, float *slot)
+{
+    vec x[MR][2];
+    const key_run sinks = sinks_of(keys);
+    const row_tile sink_rows = sink_rows_of(rows);
+    score_tile(call, &sink_rows, strip, &sinks, RUN_PANELS, x, 1);
+#pragma GCC unroll 12
+    for (int r = 0; r < MR; r++) v_store(slot + (int64_t)r * P_STRIDE, x[r][0]);
+}
+
+/* Their weights in the place of the scores: last, when a maximum has been raised if at all. */
+FOCI_INLINE void soften_sinks(const fwd_call *call, const row_tile *rows, int32_t strip,
+                              const key_run *keys, float *weights)
+{
+    vec x[MR][2];
+    const key_run sinks = sinks_of(keys);
+    const row_tile sink_rows = sink_rows_of(rows);
+    const float *slot = sink_slot(weights, strip);
+#pragma GCC unroll 12
+    for (int r = 0; r < MR; r++) x[r][0] = v_load(slot + (int64_t)r * P_STRIDE);
+    soften(call, &sink_rows, strip, &sinks, RUN_PANELS, x, NULL, weights, 1);
 }
 
 /* acc += weights x values for NR columns of one strip and panel. */
@@ -214,6 +264,8 @@ FOCI_INLINE void weigh_values(const fwd_call *call, const row_tile *rows, int32_
 static void attend(const fwd_call *call, const row_tile *rows, const key_run *keys, float *weights)
 {
     int32_t from[TILE_STRIPS], to[TILE_STRIPS];
+    const float
+        *sinks[TILE_STRIPS]; /* the strip's slot, where it meets its sinks here, else NULL */
     int32_t first = RUN_PANELS, last = 0;
     for (int32_t s = 0; s < rows->strips; s++) {
         const strip_bounds *bounds = &rows->bounds[s];
@@ -223,6 +275,13 @@ static void attend(const fwd_call *call, const row_tile *rows, const key_run *ke
         to[s] = lo < hi ? (int32_t)foci_pieces(hi - keys->begin, NR) : 0;
         if (from[s] < to[s] && from[s] < first) first = from[s];
         if (to[s] > last) last = to[s];
+        sinks[s] = NULL;
+        /* Where the window begins: a run before it would not know their maximum. */
+        if (keys->sinks == 0 || from[s] >= to[s] || bounds->lo_min < keys->begin ||
+            rows->sink_bounds[s].hi_max == 0)
+            continue;
+        sinks[s] = sink_slot(weights, s);
+        score_sinks(call, rows, s, keys, sink_slot(weights, s));
     }
     for (int32_t p = first; p < last; p++) {
         const int32_t half = keys->begin + p * NR + VL;
@@ -230,24 +289,15 @@ static void attend(const fwd_call *call, const row_tile *rows, const key_run *ke
             if (p < from[s] || p >= to[s]) continue;
             /* Half a panel is enough where no row of the strip sees the other half. */
             if (keys->end <= half || rows->bounds[s].hi_max <= half)
-                score_panel(call, rows, s, keys, p, weights, 1);
+                score_panel(call, rows, s, keys, p, sinks[s], weights, 1);
             else
-                score_panel(call, rows, s, keys, p, weights, 2);
+                score_panel(call, rows, s, keys, p, sinks[s], weights, 2);
         }
     }
     for (int32_t s = 0; s < rows->strips; s++) {
         if (from[s] >= to[s]) continue;
-        const strip_bounds *sink_bounds = NULL;
-        /* With the last keys of the window: their maximum is a better one to start from. */
-        if (keys->sinks > 0 && rows->bounds[s].hi_max <= keys->begin + RUN_KEYS) {
-            const key_run sinks = sinks_of(keys);
-            const row_tile sink_rows = sink_rows_of(rows);
-            sink_bounds = &rows->sink_bounds[s];
-            if (sink_bounds->hi_max > 0)
-                score_panel(call, &sink_rows, s, &sinks, RUN_PANELS, weights, 1);
-            else
-                sink_bounds = NULL;
-        }
+        if (sinks[s]) soften_sinks(call, rows, s, keys, weights);
+        const strip_bounds *sink_bounds = sinks[s] ? &rows->sink_bounds[s] : NULL;
         weigh_values(call, rows, s, keys, from[s], to[s], sink_bounds, weights);
     }
 }
