@@ -59,6 +59,7 @@ focal_status foci_matmul_dx(focal_ctx *ctx, const foci_matmul_dx_args *a)
                                       .w = a->w,
                                       .w_dtype = a->w_dtype,
                                       .w_is_transposed = !a->w_is_transposed,
+                                      .w_is_interleaved = a->w_is_interleaved,
                                       .adds = a->adds,
                                       .out = a->dx,
                                       .out_dtype = a->dx_dtype,

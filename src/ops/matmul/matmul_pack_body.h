@@ -32,11 +32,11 @@ static void pack_panel(const product *p, sum_span span, int64_t n, float *panel,
 }
 
 /* Asks for elements [begin, end) of rows [first, last) as they lie: parts of rows far apart, which
- * a cache does not foresee. */
+ * a cache does not foresee. Interleaved rows stand together. */
 static inline void expect_rows(const foci_weights *w, int64_t first, int64_t last, int64_t begin,
                                int64_t end)
 {
-    for (int64_t k = first; k < last; k++) {
+    for (int64_t k = first; k < last && !w->is_interleaved; k++) {
         const char *row = w->data + (size_t)k * w->row_bytes;
         const char *stop = row + (size_t)(end / w->block) * w->block_bytes;
         for (row += (size_t)(begin / w->block) * w->block_bytes; row < stop; row += CACHE_LINE)

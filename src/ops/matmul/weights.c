@@ -1,6 +1,8 @@
 /* Weights as kernels want them. */
 #include "ops/matmul/weights.h"
 
+#include "ops/interleave.h"
+
 foci_weights foci_weights_of(const focal_ctx *ctx, const foci_matmul_args *a, bool widens)
 {
     const int64_t width = a->w_is_transposed ? a->N : a->K;
@@ -10,6 +12,8 @@ foci_weights foci_weights_of(const focal_ctx *ctx, const foci_matmul_args *a, bo
     return (foci_weights){
         .data = a->w,
         .dtype = a->w_dtype,
+        .is_interleaved = a->w_is_interleaved,
+        .width = width,
         .block = block,
         .block_bytes = block_bytes,
         .row_bytes = (size_t)(stride / block) * block_bytes,
@@ -21,6 +25,11 @@ foci_weights foci_weights_of(const focal_ctx *ctx, const foci_matmul_args *a, bo
 const char *foci_weights_row(const foci_weights *w, int64_t row, int64_t begin, int64_t count,
                              void *buffer)
 {
+    if (w->is_interleaved) {
+        const foci_interleaved_part part = {w->dtype, w->data, w->width, row, begin, count};
+        foci_interleaved_expand(&part, w->expand, w->row_dtype, buffer);
+        return buffer;
+    }
     const char *from =
         w->data + (size_t)row * w->row_bytes + (size_t)(begin / w->block) * w->block_bytes;
     if (foci_weights_in_place(w)) return from;

@@ -12,6 +12,8 @@ enum { FOCI_WEIGHT_PIECE = 256 };
 typedef struct foci_weights {
     const char *data;
     focal_dtype dtype;     /* as they lie */
+    bool is_interleaved;   /* their rows */
+    int64_t width;         /* elements of a row */
     int64_t block;         /* elements, */
     size_t block_bytes;    /* and bytes of a block */
     size_t row_bytes;      /* from row to row */
