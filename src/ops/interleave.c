@@ -10,11 +10,7 @@
 #include "base/sizes.h"
 #include "focal/quant.h"
 
-enum {
-    ROWS = FOCI_INTERLEAVED_ROWS,
-    PIECE = 256,      /* elements: whole blocks of every type */
-    PIECE_BYTES = 272 /* of the largest, q8_0 */
-};
+enum { ROWS = FOCI_INTERLEAVED_ROWS, PIECE = FOCI_INTERLEAVED_PIECE };
 
 /* A block: 16-bit numbers, 32-bit words, 16-bit numbers. */
 typedef struct layout {
@@ -104,22 +100,89 @@ focal_status foci_interleave(focal_ctx *ctx, focal_dtype dtype, int64_t rows, in
     return FOCAL_OK;
 }
 
+/* Where the part's first block stands, with those of the other rows. */
+static const uint8_t *first_block(const foci_interleaved_part *p)
+{
+    const int64_t block = focal_dtype_block(p->dtype);
+    const int64_t index = p->row / ROWS * (p->K / block) + p->begin / block;
+    return (const uint8_t *)p->w + index * ROWS * (int64_t)focal_dtype_block_bytes(p->dtype);
+}
+
 void foci_interleaved_read(const foci_interleaved_part *p, void *blocks)
 {
     const layout *l = layout_of(p->dtype);
     const int64_t block = focal_dtype_block(p->dtype);
-    const int64_t bytes = (int64_t)focal_dtype_block_bytes(p->dtype), first = p->begin / block;
-    const uint8_t *from =
-        (const uint8_t *)p->w + (p->row / ROWS * (p->K / block) + first) * ROWS * bytes;
+    const int64_t bytes = (int64_t)focal_dtype_block_bytes(p->dtype);
+    const uint8_t *from = first_block(p);
     uint8_t *to = blocks;
     for (int64_t n = 0; n < p->count / block; n++, from += ROWS * bytes, to += bytes)
         get_block(l, from, p->row % ROWS, to);
 }
 
+/* Four words, of which compilers make a register of any machine that has some. */
+typedef uint32_t quad __attribute__((vector_size(16)));
+
+static quad load_quad(const uint8_t *from)
+{
+    quad q;
+    memcpy(&q, from, sizeof q);
+    return q;
+}
+
+/* Four words each of four rows. */
+static void turn_square(const uint8_t *from, uint8_t *to)
+{
+    const quad a = load_quad(from), b = load_quad(from + 4 * ROWS);
+    const quad c = load_quad(from + 8 * ROWS), d = load_quad(from + 12 * ROWS);
+    const quad ac = __builtin_shufflevector(a, c, 0, 4, 1, 5);
+    const quad bd = __builtin_shufflevector(b, d, 0, 4, 1, 5);
+    const quad ac_rest = __builtin_shufflevector(a, c, 2, 6, 3, 7);
+    const quad bd_rest = __builtin_shufflevector(b, d, 2, 6, 3, 7);
+    const quad rows[4] = {__builtin_shufflevector(ac, bd, 0, 4, 1, 5),
+                          __builtin_shufflevector(ac, bd, 2, 6, 3, 7),
+                          __builtin_shufflevector(ac_rest, bd_rest, 0, 4, 1, 5),
+                          __builtin_shufflevector(ac_rest, bd_rest, 2, 6, 3, 7)};
+    for (ptrdiff_t n = 0; n < 4; n++)
+        memcpy(to + n * FOCI_INTERLEAVED_BYTES, &rows[n], sizeof rows[n]);
+}
+
+static void get_words(const uint8_t *from, int32_t words, uint8_t *to)
+{
+    int32_t n = 0;
+    for (; n + 4 <= words; n += 4, from += (ptrdiff_t)16 * ROWS, to += 16)
+        for (ptrdiff_t row = 0; row < ROWS; row += 4)
+            turn_square(from + 4 * row, to + row * FOCI_INTERLEAVED_BYTES);
+    for (; n < words; n++, from += (ptrdiff_t)4 * ROWS, to += 4)
+        for (ptrdiff_t row = 0; row < ROWS; row++)
+            memcpy(to + row * FOCI_INTERLEAVED_BYTES, from + 4 * row, 4);
+}
+
+static void get_halves(const uint8_t *from, int32_t halves, uint8_t *to)
+{
+    for (int32_t n = 0; n < halves; n++)
+        for (int row = 0; row < ROWS; row++)
+            memcpy(to + row * FOCI_INTERLEAVED_BYTES + 2 * n, from + (n * ROWS + row) * 2, 2);
+}
+
+void foci_interleaved_read_group(const foci_interleaved_part *p,
+                                 uint8_t blocks[ROWS * FOCI_INTERLEAVED_BYTES])
+{
+    const layout *l = layout_of(p->dtype);
+    const int64_t count = p->count / focal_dtype_block(p->dtype);
+    const int64_t bytes = (int64_t)focal_dtype_block_bytes(p->dtype);
+    const int32_t words = 2 * l->halves, last = words + 4 * l->words;
+    const uint8_t *from = first_block(p);
+    for (int64_t n = 0; n < count; n++, from += ROWS * bytes, blocks += bytes) {
+        get_halves(from, l->halves, blocks);
+        get_words(from + ROWS * words, l->words, blocks + words);
+        get_halves(from + ROWS * last, l->last, blocks + last);
+    }
+}
+
 void foci_interleaved_expand(const foci_interleaved_part *p, const foci_quant_kernel *expand,
                              focal_dtype to_dtype, void *to)
 {
-    uint8_t blocks[PIECE_BYTES];
+    uint8_t blocks[FOCI_INTERLEAVED_BYTES];
     foci_interleaved_part piece = *p;
     for (int64_t at = 0; at < p->count; at += PIECE) {
         piece.begin = p->begin + at;

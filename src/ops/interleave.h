@@ -37,6 +37,12 @@ typedef struct foci_interleaved_part {
 /* The blocks as they were. */
 void foci_interleaved_read(const foci_interleaved_part *part, void *blocks);
 
+/* The same of the group of rows that begins with the part's row; each row's blocks lie
+ * FOCI_INTERLEAVED_BYTES behind those before. At most FOCI_INTERLEAVED_PIECE elements of each. */
+enum { FOCI_INTERLEAVED_PIECE = 256, FOCI_INTERLEAVED_BYTES = 320 };
+void foci_interleaved_read_group(const foci_interleaved_part *part,
+                                 uint8_t blocks[FOCI_INTERLEAVED_ROWS * FOCI_INTERLEAVED_BYTES]);
+
 /* The values, as float32 or bfloat16. expand NULL: as focal_dequantize() gives them, float32. */
 void foci_interleaved_expand(const foci_interleaved_part *part, const foci_quant_kernel *expand,
                              focal_dtype to_dtype, void *to);

@@ -22,11 +22,8 @@ static void pack_panel(const product *p, sum_span span, int64_t n, float *panel,
 {
     for (int64_t k = span.begin; k < span.end; k += FOCI_WEIGHT_PIECE) {
         const int64_t count = foci_min64(span.end - k, FOCI_WEIGHT_PIECE);
-        const char *row[NR];
-        for (int64_t r = 0; r < NR; r++) {
-            char *buffer = rows + r * FOCI_WEIGHT_PIECE * (int64_t)sizeof(float);
-            row[r] = n + r < p->a->N ? foci_weights_row(&p->w, n + r, k, count, buffer) : NULL;
-        }
+        const char *row[NR] = {NULL};
+        foci_weights_rows(&p->w, n, foci_min64(p->a->N - n, NR), k, count, rows, row);
         pack_transposed(panel + (k - span.begin) / PACK * NR, row, p->w.row_dtype, count);
     }
 }

@@ -36,4 +36,9 @@ static inline bool foci_weights_in_place(const foci_weights *w)
 const char *foci_weights_row(const foci_weights *w, int64_t row, int64_t begin, int64_t count,
                              void *buffer);
 
+/* The same for `rows` rows from `row` on, at most FOCI_WEIGHT_PIECE elements of each,
+ * FOCI_WEIGHT_PIECE elements of float32 apart in buffers; at[r] is row r. */
+void foci_weights_rows(const foci_weights *w, int64_t row, int64_t rows, int64_t begin,
+                       int64_t count, char *buffers, const char **at);
+
 #endif /* FOCI_OPS_MATMUL_WEIGHTS_H */
