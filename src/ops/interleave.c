@@ -18,11 +18,9 @@ typedef struct layout {
     int32_t halves, words, last;
 } layout;
 
-/* q2_k and q3_k keep the file's order: their blocks are small for what is to be unpacked of them,
- * and decoding such weights is limited by that and not by memory. */
 static const layout layouts[] = {
-    {FOCAL_Q4_0, 1, 4, 0},  {FOCAL_Q4_1, 2, 4, 0},   {FOCAL_Q5_0, 1, 5, 0},
-    {FOCAL_Q5_1, 2, 5, 0},  {FOCAL_IQ4_NL, 1, 4, 0}, {FOCAL_Q8_0, 1, 8, 0},
+    {FOCAL_Q4_0, 1, 4, 0},  {FOCAL_Q4_1, 2, 4, 0},   {FOCAL_Q5_0, 1, 5, 0},  {FOCAL_Q5_1, 2, 5, 0},
+    {FOCAL_Q8_0, 1, 8, 0},  {FOCAL_IQ4_NL, 1, 4, 0}, {FOCAL_Q2_K, 0, 20, 2}, {FOCAL_Q3_K, 0, 27, 1},
     {FOCAL_Q4_K, 2, 35, 0}, {FOCAL_Q5_K, 2, 43, 0},  {FOCAL_Q6_K, 0, 52, 1},
 };
 

@@ -14,8 +14,8 @@
 
 enum { FOCI_INTERLEAVED_ROWS = 16 };
 
-/* Whether `rows` rows of K elements can lie so: whole groups of rows, whole blocks, and a type that
- * has kernels for it. */
+/* Whether `rows` rows of K elements can lie so: whole groups of rows and whole blocks of a
+ * quantised type. */
 bool foci_interleave_can(focal_dtype dtype, int64_t rows, int64_t K);
 
 /* What follows is only for weights that can. */

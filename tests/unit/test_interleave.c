@@ -121,7 +121,7 @@ static void rows_come_back(void **state)
             focal_ctx_close(ctx);
         }
     }
-    assert_int_equal(types, 9);
+    assert_int_equal(types, 11);
 }
 
 static void some_cannot(void **state)

@@ -11,8 +11,9 @@
 #include "support/fence.h"
 #include "support/matmul_cases.h"
 
-static const focal_dtype types[] = {FOCAL_Q4_0, FOCAL_Q4_1, FOCAL_Q5_0, FOCAL_Q5_1, FOCAL_IQ4_NL,
-                                    FOCAL_Q8_0, FOCAL_Q4_K, FOCAL_Q5_K, FOCAL_Q6_K};
+static const focal_dtype types[] = {FOCAL_Q4_0,   FOCAL_Q4_1, FOCAL_Q5_0, FOCAL_Q5_1,
+                                    FOCAL_IQ4_NL, FOCAL_Q8_0, FOCAL_Q2_K, FOCAL_Q3_K,
+                                    FOCAL_Q4_K,   FOCAL_Q5_K, FOCAL_Q6_K};
 
 static void run_kernels(focal_ctx *ctx, matmul_case *c)
 {
