@@ -1,5 +1,5 @@
-/* Weights from the file's order into groups of 16 rows and back. Both ways copy words one by one:
- * a load does it once, and who reads many rows spends far more on what follows. */
+/* Weights from the file's order into groups of 16 rows and back: matrices of 16-bit and of 32-bit
+ * numbers, a row a line or a lane, are transposed. */
 #include "ops/interleave.h"
 
 #include <string.h>
@@ -11,6 +11,9 @@
 #include "focal/quant.h"
 
 enum { ROWS = FOCI_INTERLEAVED_ROWS, PIECE = FOCI_INTERLEAVED_PIECE };
+
+/* Bytes of a number of all rows. */
+static const ptrdiff_t halves_bytes = (ptrdiff_t)2 * ROWS, words_bytes = (ptrdiff_t)4 * ROWS;
 
 /* A block: 16-bit numbers, 32-bit words, 16-bit numbers. */
 typedef struct layout {
@@ -36,25 +39,76 @@ bool foci_interleave_can(focal_dtype dtype, int64_t rows, int64_t K)
     return layout_of(dtype) && rows % ROWS == 0 && K % focal_dtype_block(dtype) == 0;
 }
 
-/* Block to and from its place in a group's. */
-static void put_block(const layout *l, const uint8_t *block, uint8_t *to, int64_t row)
-{
-    for (int32_t n = 0; n < l->halves; n++, block += 2, to += 2 * ROWS)
-        memcpy(to + 2 * row, block, 2);
-    for (int32_t n = 0; n < l->words; n++, block += 4, to += 4 * ROWS)
-        memcpy(to + 4 * row, block, 4);
-    for (int32_t n = 0; n < l->last; n++, block += 2, to += 2 * ROWS)
-        memcpy(to + 2 * row, block, 2);
-}
-
+/* One of 16 rows: a block from its place in a group's. */
 static void get_block(const layout *l, const uint8_t *from, int64_t row, uint8_t *block)
 {
-    for (int32_t n = 0; n < l->halves; n++, block += 2, from += 2 * ROWS)
+    for (int32_t n = 0; n < l->halves; n++, block += 2, from += halves_bytes)
         memcpy(block, from + 2 * row, 2);
-    for (int32_t n = 0; n < l->words; n++, block += 4, from += 4 * ROWS)
+    for (int32_t n = 0; n < l->words; n++, block += 4, from += words_bytes)
         memcpy(block, from + 4 * row, 4);
-    for (int32_t n = 0; n < l->last; n++, block += 2, from += 2 * ROWS)
+    for (int32_t n = 0; n < l->last; n++, block += 2, from += halves_bytes)
         memcpy(block, from + 2 * row, 2);
+}
+
+/* All rows: a matrix of `lines` lines of `width` halves or words becomes its transpose. Steps are
+ * bytes from line to line. */
+static void turn_halves(const uint8_t *from, ptrdiff_t from_step, int32_t lines, int32_t width,
+                        uint8_t *to, ptrdiff_t to_step)
+{
+    for (ptrdiff_t n = 0; n < lines; n++)
+        for (ptrdiff_t i = 0; i < width; i++)
+            memcpy(to + i * to_step + 2 * n, from + n * from_step + 2 * i, 2);
+}
+
+/* Four lines of four words, which compilers turn in registers. */
+static void turn_square(const uint8_t *from, ptrdiff_t from_step, uint8_t *to, ptrdiff_t to_step)
+{
+    uint32_t in[4][4], out[4][4];
+    for (int n = 0; n < 4; n++) memcpy(in[n], from + n * from_step, sizeof in[n]);
+    for (int n = 0; n < 4; n++)
+        for (int i = 0; i < 4; i++) out[i][n] = in[n][i];
+    for (int n = 0; n < 4; n++) memcpy(to + n * to_step, out[n], sizeof out[n]);
+}
+
+static void turn_words(const uint8_t *from, ptrdiff_t from_step, int32_t lines, int32_t width,
+                       uint8_t *to, ptrdiff_t to_step)
+{
+    for (ptrdiff_t n = 0; n < lines; n += 4) {
+        for (ptrdiff_t i = 0; i < width; i += 4) {
+            const uint8_t *in = from + n * from_step + 4 * i;
+            uint8_t *out = to + i * to_step + 4 * n;
+            if (n + 4 <= lines && i + 4 <= width) {
+                turn_square(in, from_step, out, to_step);
+                continue;
+            }
+            for (ptrdiff_t a = 0; a < foci_min64(lines - n, 4); a++)
+                for (ptrdiff_t b = 0; b < foci_min64(width - i, 4); b++)
+                    memcpy(out + b * to_step + 4 * a, in + a * from_step + 4 * b, 4);
+        }
+    }
+}
+
+/* A block of each of 16 rows, `step` bytes apart, to its place in a group's, and back. */
+static void put_blocks(const layout *l, const uint8_t *rows, ptrdiff_t step, uint8_t *group)
+{
+    turn_halves(rows, step, ROWS, l->halves, group, halves_bytes);
+    rows += 2 * (ptrdiff_t)l->halves;
+    group += l->halves * halves_bytes;
+    turn_words(rows, step, ROWS, l->words, group, words_bytes);
+    rows += 4 * (ptrdiff_t)l->words;
+    group += l->words * words_bytes;
+    turn_halves(rows, step, ROWS, l->last, group, halves_bytes);
+}
+
+static void get_blocks(const layout *l, const uint8_t *group, uint8_t *rows, ptrdiff_t step)
+{
+    turn_halves(group, halves_bytes, l->halves, ROWS, rows, step);
+    rows += 2 * (ptrdiff_t)l->halves;
+    group += l->halves * halves_bytes;
+    turn_words(group, words_bytes, l->words, ROWS, rows, step);
+    rows += 4 * (ptrdiff_t)l->words;
+    group += l->words * words_bytes;
+    turn_halves(group, halves_bytes, l->last, ROWS, rows, step);
 }
 
 void foci_interleave_group(focal_dtype dtype, int64_t K, const void *rows, void *group)
@@ -62,11 +116,9 @@ void foci_interleave_group(focal_dtype dtype, int64_t K, const void *rows, void 
     const layout *l = layout_of(dtype);
     const int64_t blocks = K / focal_dtype_block(dtype);
     const int64_t bytes = (int64_t)focal_dtype_block_bytes(dtype);
-    const uint8_t *from = rows;
-    uint8_t *to = group;
-    for (int64_t row = 0; row < ROWS; row++)
-        for (int64_t n = 0; n < blocks; n++, from += bytes)
-            put_block(l, from, to + n * ROWS * bytes, row);
+    for (int64_t n = 0; n < blocks; n++)
+        put_blocks(l, (const uint8_t *)rows + n * bytes, blocks * bytes,
+                   (uint8_t *)group + n * ROWS * bytes);
 }
 
 typedef struct interleave_call {
@@ -117,64 +169,15 @@ void foci_interleaved_read(const foci_interleaved_part *p, void *blocks)
         get_block(l, from, p->row % ROWS, to);
 }
 
-/* Four words, of which compilers make a register of any machine that has some. */
-typedef uint32_t quad __attribute__((vector_size(16)));
-
-static quad load_quad(const uint8_t *from)
-{
-    quad q;
-    memcpy(&q, from, sizeof q);
-    return q;
-}
-
-/* Four words each of four rows. */
-static void turn_square(const uint8_t *from, uint8_t *to)
-{
-    const quad a = load_quad(from), b = load_quad(from + 4 * ROWS);
-    const quad c = load_quad(from + 8 * ROWS), d = load_quad(from + 12 * ROWS);
-    const quad ac = __builtin_shufflevector(a, c, 0, 4, 1, 5);
-    const quad bd = __builtin_shufflevector(b, d, 0, 4, 1, 5);
-    const quad ac_rest = __builtin_shufflevector(a, c, 2, 6, 3, 7);
-    const quad bd_rest = __builtin_shufflevector(b, d, 2, 6, 3, 7);
-    const quad rows[4] = {__builtin_shufflevector(ac, bd, 0, 4, 1, 5),
-                          __builtin_shufflevector(ac, bd, 2, 6, 3, 7),
-                          __builtin_shufflevector(ac_rest, bd_rest, 0, 4, 1, 5),
-                          __builtin_shufflevector(ac_rest, bd_rest, 2, 6, 3, 7)};
-    for (ptrdiff_t n = 0; n < 4; n++)
-        memcpy(to + n * FOCI_INTERLEAVED_BYTES, &rows[n], sizeof rows[n]);
-}
-
-static void get_words(const uint8_t *from, int32_t words, uint8_t *to)
-{
-    int32_t n = 0;
-    for (; n + 4 <= words; n += 4, from += (ptrdiff_t)16 * ROWS, to += 16)
-        for (ptrdiff_t row = 0; row < ROWS; row += 4)
-            turn_square(from + 4 * row, to + row * FOCI_INTERLEAVED_BYTES);
-    for (; n < words; n++, from += (ptrdiff_t)4 * ROWS, to += 4)
-        for (ptrdiff_t row = 0; row < ROWS; row++)
-            memcpy(to + row * FOCI_INTERLEAVED_BYTES, from + 4 * row, 4);
-}
-
-static void get_halves(const uint8_t *from, int32_t halves, uint8_t *to)
-{
-    for (int32_t n = 0; n < halves; n++)
-        for (int row = 0; row < ROWS; row++)
-            memcpy(to + row * FOCI_INTERLEAVED_BYTES + 2 * n, from + (n * ROWS + row) * 2, 2);
-}
-
 void foci_interleaved_read_group(const foci_interleaved_part *p,
                                  uint8_t blocks[ROWS * FOCI_INTERLEAVED_BYTES])
 {
     const layout *l = layout_of(p->dtype);
     const int64_t count = p->count / focal_dtype_block(p->dtype);
     const int64_t bytes = (int64_t)focal_dtype_block_bytes(p->dtype);
-    const int32_t words = 2 * l->halves, last = words + 4 * l->words;
     const uint8_t *from = first_block(p);
-    for (int64_t n = 0; n < count; n++, from += ROWS * bytes, blocks += bytes) {
-        get_halves(from, l->halves, blocks);
-        get_words(from + ROWS * words, l->words, blocks + words);
-        get_halves(from + ROWS * last, l->last, blocks + last);
-    }
+    for (int64_t n = 0; n < count; n++)
+        get_blocks(l, from + n * ROWS * bytes, blocks + n * bytes, FOCI_INTERLEAVED_BYTES);
 }
 
 void foci_interleaved_expand(const foci_interleaved_part *p, const foci_quant_kernel *expand,

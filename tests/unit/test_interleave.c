@@ -42,7 +42,7 @@ static void words_stand_side_by_side(void **state)
 {
     focal_ctx *ctx = *state;
     enum { BLOCKS = 3 };
-    matrix m = matrix_new(FOCAL_Q4_1, 2 * ROWS, BLOCKS);
+    matrix m = matrix_new(FOCAL_Q4_1, (int64_t)2 * ROWS, BLOCKS);
     assert_status(ctx, foci_interleave(ctx, m.dtype, m.rows, m.K, m.interleaved), FOCAL_OK);
     for (int64_t row = 0; row < m.rows; row++) {
         for (int64_t b = 0; b < BLOCKS; b++) {
@@ -60,7 +60,8 @@ static void words_stand_side_by_side(void **state)
     for (size_t row = 0; row < ROWS; row++) {
         for (size_t w = 0; w < 52; w++)
             assert_memory_equal(m.interleaved + 64 * w + 4 * row, m.plain + row * 210 + 4 * w, 4);
-        assert_memory_equal(m.interleaved + 64 * 52 + 2 * row, m.plain + row * 210 + 208, 2);
+        assert_memory_equal(m.interleaved + (size_t)64 * 52 + 2 * row, m.plain + row * 210 + 208,
+                            2);
     }
     matrix_free(&m);
 }
@@ -105,7 +106,7 @@ static void rows_come_back(void **state)
         types++;
         for (size_t n = 0; n < FOCAL_COUNT(blocks); n++) {
             focal_ctx *ctx = new_ctx(1 + 3 * (int32_t)n);
-            matrix m = matrix_new((focal_dtype)dtype, 3 * ROWS, blocks[n]);
+            matrix m = matrix_new((focal_dtype)dtype, (int64_t)3 * ROWS, blocks[n]);
             assert_status(ctx, foci_interleave(ctx, m.dtype, m.rows, m.K, m.interleaved), FOCAL_OK);
             for (int64_t row = 0; row < m.rows; row++) {
                 const int64_t skip = row % blocks[n] * block;

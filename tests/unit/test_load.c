@@ -69,7 +69,7 @@ static focal_model *open_model(focal_ctx *ctx, const char *path, focal_dtype pre
 }
 
 /* Logits of a text that is read as a prompt of many rows, one of few, and token by token. */
-static void run_model(focal_model *model, float *logits)
+static void run_model(focal_model *model, void *logits)
 {
     static const int32_t parts[] = {70, 7, 2, 1, 1, 1, 8};
     focal_cache *cache = NULL;
@@ -79,7 +79,7 @@ static void run_model(focal_model *model, float *logits)
     for (size_t n = 0; n < FOCAL_COUNT(parts); n++) {
         const focal_batch_item item = {0, parts[n], ids + done, parts[n]};
         const focal_forward_args args = {
-            .item_count = 1, .items = &item, .logits = logits + (ptrdiff_t)done * VOCAB};
+            .item_count = 1, .items = &item, .logits = (float *)logits + (ptrdiff_t)done * VOCAB};
         assert_status(model->ctx, focal_forward(model, cache, &args), FOCAL_OK);
         done += parts[n];
     }

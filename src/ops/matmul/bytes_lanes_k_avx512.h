@@ -84,7 +84,7 @@ FOCI_INLINE void add_long_runs(const uint8_t *block, const focal_dtype type, con
 #pragma GCC unroll 8
     for (int run = 0; run < 8; run++) {
         if (run % 2 == 0)
-            ask_for(block + BYTES_AHEAD + run * LANE_ROWS * (k_block_bytes(type) / 8),
+            ask_for(block + BYTES_AHEAD + LANE_ROWS / 8 * k_block_bytes(type) * run,
                     LANE_ROWS * k_block_bytes(type) / 4);
         const lane_levels b = unpack_run(q + (ptrdiff_t)(run / 2) * 512, high, type, run);
         const __m512 scale = lane_byte(s.scales[run / 4], run % 4);
