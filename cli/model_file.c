@@ -122,8 +122,7 @@ void cli_load_model(focal_model *model, const model_choice *choice)
     if (choice->loads == 2 || (choice->loads == 0 && free_bytes() < 2.0 * bytes)) return;
     if (!focal_model_load(model) && choice->loads == 1)
         (void)fprintf(stderr,
-                      "focal: some weights stay in the mapped file: no memory for them, or a "
-                      "file smaller than a large page\n");
+                      "focal: some weights stay in the mapped file: there is no memory for them\n");
 }
 
 void cli_warn_context(const focal_model *model, int64_t context)

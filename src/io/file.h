@@ -17,10 +17,13 @@ typedef struct foci_map {
 focal_status foci_map_open(focal_ctx *ctx, const char *path, foci_map *map);
 void foci_map_close(foci_map *map); /* an empty map is fine */
 
-/* Copies the file into memory of large pages, at the same addresses, but for what is left over of
- * the last page. False: some of it is mapped as before, for want of memory or of a system that can;
- * what is read there is the same. Nobody may read it meanwhile. */
+/* Copies the file into memory of large pages, at the same addresses; what is left over of the last
+ * one lies in small pages. False: some of it is mapped as before, for want of memory or of a system
+ * that can; what is read there is the same. Nobody may read it meanwhile. */
 bool foci_map_load(focal_ctx *ctx, const foci_map *map);
+/* Lets a loaded file's memory be written to, or no longer; the file itself never is. False: it
+ * cannot, as when the file is only mapped. */
+bool foci_map_set_writable(const foci_map *map, bool is_writable);
 
 /* A small file (at most limit bytes) as memory of the context's, with a NUL behind its end; free it
  * with foci_free. FOCAL_EFORMAT when it is larger. */

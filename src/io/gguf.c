@@ -236,6 +236,14 @@ bool foci_gguf_load(const foci_gguf *gguf)
     return is_loaded;
 }
 
+bool foci_gguf_set_writable(const foci_gguf *gguf, bool is_writable)
+{
+    bool is_set = true;
+    for (int32_t n = 0; n < gguf->part_count; n++)
+        is_set &= foci_map_set_writable(&gguf->parts[n].map, is_writable);
+    return is_set;
+}
+
 void foci_gguf_close(foci_gguf *gguf)
 {
     if (!gguf) return;

@@ -49,6 +49,8 @@ focal_status foci_gguf_from_memory(focal_ctx *ctx, const char *path, const foci_
                                    int32_t part_count, foci_gguf **out);
 /* foci_map_load() of every part. */
 bool foci_gguf_load(const foci_gguf *gguf);
+/* foci_map_set_writable() of every part, which are loaded; false: not of all. */
+bool foci_gguf_set_writable(const foci_gguf *gguf, bool is_writable);
 void foci_gguf_close(foci_gguf *gguf); /* NULL is fine */
 const char *foci_gguf_path(const foci_gguf *gguf);
 

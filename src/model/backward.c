@@ -61,6 +61,7 @@ static foci_matmul_args product_args(const foci_pass *p, const foci_linear *w, c
                               .w = w->w,
                               .w_dtype = w->dtype,
                               .w_is_transposed = w->is_transposed,
+                              .w_is_interleaved = w->is_interleaved,
                               .bias = w->bias,
                               .adds = adds,
                               .out = out,
@@ -119,6 +120,7 @@ focal_status foci_pass_multiply_back(const foci_pass *p, const char *name, const
                                       .w = w->w,
                                       .w_dtype = w->dtype,
                                       .w_is_transposed = w->is_transposed,
+                                      .w_is_interleaved = w->is_interleaved,
                                       .adds = adds,
                                       .dx = dx,
                                       .dx_dtype = dx_dtype,
@@ -557,7 +559,9 @@ static const char *behind(const foci_linear *w)
 static foci_linear joined(const foci_linear *q, const foci_linear *k, const foci_linear *v)
 {
     if (q->is_transposed || q->bias || q->added || k->added || v->added || k->dtype != q->dtype ||
-        v->dtype != q->dtype || k->w != (const void *)behind(q) || v->w != (const void *)behind(k))
+        v->dtype != q->dtype || k->is_interleaved != q->is_interleaved ||
+        v->is_interleaved != q->is_interleaved || k->w != (const void *)behind(q) ||
+        v->w != (const void *)behind(k))
         return (foci_linear){0};
     foci_linear all = *q;
     all.N += k->N + v->N;
@@ -733,11 +737,11 @@ static focal_status embed(const foci_pass *p)
 {
     const foci_config *c = &p->model->config;
     const foci_model_weights *w = &p->model->weights;
-    FOCAL_TRY(foci_embed(p->ctx, w->embed.w, w->embed.dtype, c->V, c->C, p->batch->ids, p->T,
-                         c->embed_scale, p->x[0]));
+    const foci_embed_table tokens = foci_linear_table(&w->embed);
+    const foci_embed_table places = foci_linear_table(&w->positions);
+    FOCAL_TRY(foci_embed(p->ctx, &tokens, p->batch->ids, p->T, c->embed_scale, p->x[0]));
     if (c->has_positions) {
-        FOCAL_TRY(foci_embed(p->ctx, w->positions.w, w->positions.dtype, c->context, c->C,
-                             p->positions, p->T, 1.0F, p->dh));
+        FOCAL_TRY(foci_embed(p->ctx, &places, p->positions, p->T, 1.0F, p->dh));
         return foci_add(p->ctx, p->x[0], p->x[0], p->dh, (int64_t)p->T * c->C);
     }
     for (int is_local = 0; is_local < (has_windows(c) ? 2 : 1); is_local++) {

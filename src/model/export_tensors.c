@@ -1,5 +1,6 @@
 /* The tensors of an export: which there are, in what type, and their bytes made one after the
  * other. Most need nothing and are handed out where they lie in the map. */
+#include <assert.h>
 #include <string.h>
 
 #include "base/ctx.h"
@@ -146,6 +147,7 @@ static focal_status put_linear(foci_export *e, const foci_weight_names *names, i
 {
     const foci_config *c = &e->model->config;
     if (!linear->w) return FOCAL_OK;
+    assert(!linear->is_interleaved); /* an export opens its own model and does not load it */
     const bool stays = c->rope_style == (e->to_gguf ? e->family->gguf_rope : FOCI_ROPE_HALVES);
     const bool is_turned = !c->has_positions && !stays && (part == names->q || part == names->k);
     /* GPT-2's own files hold its layers (but not its embeddings) transposed. */

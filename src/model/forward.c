@@ -111,6 +111,7 @@ static foci_matmul_args product_args(const pass *p, const void *x, const product
         .w = w->w,
         .w_dtype = w->dtype,
         .w_is_transposed = w->is_transposed,
+        .w_is_interleaved = w->is_interleaved,
         .bias = w->bias,
         .adds = one->adds,
         .out = one->out,
@@ -716,11 +717,11 @@ static focal_status embed(const pass *p)
 {
     const foci_config *c = &p->model->config;
     const foci_model_weights *w = &p->model->weights;
-    FOCAL_TRY(foci_embed(p->ctx, w->embed.w, w->embed.dtype, c->V, c->C, p->ids, p->T,
-                         c->embed_scale, p->x));
+    const foci_embed_table tokens = foci_linear_table(&w->embed);
+    const foci_embed_table places = foci_linear_table(&w->positions);
+    FOCAL_TRY(foci_embed(p->ctx, &tokens, p->ids, p->T, c->embed_scale, p->x));
     if (c->has_positions) {
-        FOCAL_TRY(foci_embed(p->ctx, w->positions.w, w->positions.dtype, c->context, c->C,
-                             p->positions, p->T, 1.0F, p->y));
+        FOCAL_TRY(foci_embed(p->ctx, &places, p->positions, p->T, 1.0F, p->y));
         return foci_add(p->ctx, p->x, p->x, p->y, (int64_t)p->T * c->C);
     }
     for (int is_local = 0; is_local < 2; is_local++) {

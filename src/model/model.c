@@ -228,11 +228,6 @@ void focal_model_close(focal_model *model)
     foci_free(model->ctx, model);
 }
 
-bool focal_model_load(focal_model *model)
-{
-    return model->gguf ? foci_gguf_load(model->gguf) : foci_safetensors_load(model->safetensors);
-}
-
 focal_ctx *focal_model_ctx(const focal_model *model)
 {
     return model->ctx;

@@ -11,6 +11,7 @@
 #include "base/sizes.h"
 #include "focal/quant.h"
 #include "model/weight_names.h"
+#include "ops/interleave.h"
 
 static const float most_log = 20.0F; /* of a head's temperature: e^20 is far beyond any use */
 
@@ -25,6 +26,16 @@ typedef struct binder {
     int64_t found; /* tensors of the file that have a role */
     focal_status status;
 } binder;
+
+void foci_linear_expand(const foci_linear *linear, float *to)
+{
+    foci_interleaved_part row = {
+        .dtype = linear->dtype, .w = linear->w, .K = linear->K, .count = linear->K};
+    if (!linear->is_interleaved) /* cannot fail: rows are whole blocks */
+        (void)focal_dequantize(linear->dtype, linear->w, (int64_t)linear->N * linear->K, to);
+    for (; linear->is_interleaved && row.row < linear->N; row.row++, to += linear->K)
+        foci_interleaved_expand(&row, NULL, FOCAL_F32, to);
+}
 
 static int64_t source_count(const foci_tensor_source *source)
 {

@@ -7,6 +7,7 @@
 #include "io/safetensors.h"
 #include "model/config.h"
 #include "model/low_rank.h"
+#include "ops/embed/embed.h"
 #include "ops/temperature/temperature.h"
 
 /* y = x w^T + bias, and what LoRA adds. */
@@ -15,6 +16,7 @@ typedef struct foci_linear {
     focal_dtype dtype;
     int32_t N, K;
     bool is_transposed;
+    bool is_interleaved;        /* a loaded model's: in the order of ops/interleave.h */
     const float *bias;          /* (N); NULL: none */
     focal_dtype bias_dtype;     /* in the file */
     const foci_low_rank *added; /* NULL: nothing */
@@ -48,6 +50,19 @@ typedef struct foci_model_weights {
     foci_temperature *temperatures; /* (L) behind those of layers; NULL: the model has none */
     bool *heads;                    /* (H) that have one; NULL: all */
 } foci_model_weights;
+
+/* All elements of w as they lie in the file, in float32. */
+void foci_linear_expand(const foci_linear *linear, float *to);
+
+/* A linear layer's matrix as a table of embeddings. */
+static inline foci_embed_table foci_linear_table(const foci_linear *linear)
+{
+    return (foci_embed_table){.rows = linear->w,
+                              .dtype = linear->dtype,
+                              .V = linear->N,
+                              .C = linear->K,
+                              .is_interleaved = linear->is_interleaved};
+}
 
 /* One of the two files. */
 typedef struct foci_tensor_source {

@@ -113,7 +113,7 @@ static void add_linear(builder *b, int32_t layer, const char *part, int64_t N, i
         if (is_new)
             fill_new(b, param, (start){0.0F, spread});
         else
-            focal_dequantize(from->dtype, from->w, rows * cols, param->weights);
+            foci_linear_expand(from, param->weights);
         to->dtype = param->rounded ? FOCAL_BF16 : FOCAL_F32;
         to->w = param->rounded ? (const void *)param->rounded : (const void *)param->weights;
         grads->w = param->gradient;

@@ -57,16 +57,15 @@ static focal_status alloc_floats(focal_ctx *ctx, int64_t count, float **out)
 }
 
 /* Rows first .. first + count - 1 of y = x w^T, in float32; `whole` holds all of w. */
-static focal_status expand_rows(const foci_linear *linear, int64_t first, int64_t count,
-                                float *whole, float *out)
+static void expand_rows(const foci_linear *linear, int64_t first, int64_t count, float *whole,
+                        float *out)
 {
     const int64_t N = linear->N, K = linear->K;
-    FOCAL_TRY(focal_dequantize(linear->dtype, linear->w, N * K, whole));
+    foci_linear_expand(linear, whole);
     for (int64_t row = 0; row < count; row++)
         for (int64_t i = 0; i < K; i++)
             out[row * K + i] =
                 linear->is_transposed ? whole[i * N + first + row] : whole[(first + row) * K + i];
-    return FOCAL_OK;
 }
 
 static focal_status expand_maps(const beginning *b, int32_t layer, head_arrays *a)
@@ -79,8 +78,9 @@ static focal_status expand_maps(const beginning *b, int32_t layer, head_arrays *
     FOCAL_TRY(alloc_floats(b->ctx, Q * c->C, &a->wq));
     FOCAL_TRY(alloc_floats(b->ctx, KV * c->C, &a->wk));
     FOCAL_TRY(alloc_floats(b->ctx, foci_max64(q->N, k->N) * c->C, &a->whole));
-    FOCAL_TRY(expand_rows(q, 0, Q, a->whole, a->wq));
-    return expand_rows(k, is_joint ? Q : 0, KV, a->whole, a->wk);
+    expand_rows(q, 0, Q, a->whole, a->wq);
+    expand_rows(k, is_joint ? Q : 0, KV, a->whole, a->wk);
+    return FOCAL_OK;
 }
 
 /* Where element n of a head lies when those that turn together are a half of the head apart and

@@ -10,6 +10,7 @@
 #include "base/random.h"
 #include "base/sizes.h"
 #include "focal/quant.h"
+#include "ops/interleave.h"
 #include "support/check.h"
 
 enum { STREAM_X = 1, STREAM_W, STREAM_SCALE, STREAM_BIAS, STREAM_OLD, STREAM_SPEC };
@@ -137,6 +138,20 @@ static void *new_columns(const foci_matmul_args *a, uint64_t seed, double *numbe
     return x;
 }
 
+static void interleave(matmul_case *c)
+{
+    foci_matmul_args *a = &c->args;
+    const size_t bytes = FOCI_INTERLEAVED_ROWS * w_row_bytes(a);
+    char *group = (char *)c->w + c->spec.w_shift, *rows = new_array(bytes, 1);
+    assert_true(foci_interleave_can(a->w_dtype, w_rows(a), w_width(a)));
+    for (int64_t r = 0; r < w_rows(a); r += FOCI_INTERLEAVED_ROWS, group += bytes) {
+        memcpy(rows, group, bytes);
+        foci_interleave_group(a->w_dtype, w_width(a), rows, group);
+    }
+    a->w_is_interleaved = true;
+    free(rows);
+}
+
 static void fill_case(matmul_case *c, uint64_t seed)
 {
     foci_matmul_args *a = &c->args;
@@ -159,6 +174,7 @@ static void fill_case(matmul_case *c, uint64_t seed)
     a->out = c->out;
     a->bias = s->has_bias ? c->bias : NULL;
     read_weights(c, w);
+    if (s->is_interleaved) interleave(c);
     c->problem =
         (matmul_problem){a->M, a->N, a->K, x, w, s->has_bias ? bias : NULL, s->adds ? old : NULL};
 }
@@ -288,6 +304,8 @@ matmul_spec matmul_spec_random(uint64_t seed)
         s.x = FOCAL_F32;
         s.rounds = true;
     }
+    s.is_interleaved = s.w_gap == 0 && foci_interleave_can(s.w, s.is_transposed ? s.K : s.N, 256) &&
+                       coin(seed, 15);
     return s;
 }
 
@@ -297,12 +315,12 @@ const char *matmul_case_text(const matmul_case *c)
     const foci_matmul_args *a = &c->args;
     (void)snprintf(
         text, sizeof text,
-        "%lld x %lld x %lld, x %s%s%s, w %s%s, out %s%s%s, gaps %lld %lld %lld, shift %zu",
+        "%lld x %lld x %lld, x %s%s%s, w %s%s%s, out %s%s%s, gaps %lld %lld %lld, shift %zu",
         (long long)a->M, (long long)a->N, (long long)a->K, focal_dtype_name(a->x_dtype),
         a->rounds_x ? " rounded" : "", a->x_is_transposed ? " transposed" : "",
         focal_dtype_name(a->w_dtype), a->w_is_transposed ? " transposed" : "",
-        focal_dtype_name(a->out_dtype), a->bias ? ", bias" : "", a->adds ? ", adds" : "",
-        (long long)c->spec.x_gap, (long long)c->spec.w_gap, (long long)c->spec.out_gap,
-        c->spec.w_shift);
+        a->w_is_interleaved ? " interleaved" : "", focal_dtype_name(a->out_dtype),
+        a->bias ? ", bias" : "", a->adds ? ", adds" : "", (long long)c->spec.x_gap,
+        (long long)c->spec.w_gap, (long long)c->spec.out_gap, c->spec.w_shift);
     return text;
 }

@@ -16,6 +16,7 @@ typedef struct matmul_spec {
     int64_t x_gap, out_gap; /* elements between rows */
     int64_t w_gap;          /* the same in blocks */
     size_t w_shift;         /* bytes of w from the start of a line */
+    bool is_interleaved;    /* w; its rows are whole groups, without gaps */
 } matmul_spec;
 
 typedef struct matmul_case {

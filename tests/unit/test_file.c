@@ -340,9 +340,12 @@ static void a_mapped_file_is_loaded(void **state)
         foci_map map;
         assert_status(ctx, foci_map_open(ctx, path, &map), FOCAL_OK);
         const uint8_t *data = map.data;
+        assert_false(foci_map_set_writable(&map, true));
         const bool is_loaded = foci_map_load(ctx, &map);
 #ifdef __linux__
-        assert_int_equal(is_loaded, bytes >= FOCI_LARGE_PAGE);
+        assert_true(is_loaded);
+        assert_true(foci_map_set_writable(&map, true));
+        assert_true(foci_map_set_writable(&map, false));
 #endif
         assert_ptr_equal(map.data, data);
         assert_int_equal(map.bytes, bytes);

@@ -38,6 +38,7 @@ static foci_matmul_dx_args dx_args(const matmul_case *c)
                                  .w = a->w,
                                  .w_dtype = a->w_dtype,
                                  .w_is_transposed = !a->w_is_transposed,
+                                 .w_is_interleaved = a->w_is_interleaved,
                                  .adds = a->adds,
                                  .dx = a->out,
                                  .dx_dtype = a->out_dtype,

@@ -4,12 +4,19 @@
 
 #include "focal/base.h"
 
-/* out (T,C) = scale * the rows ids (T) of table (V,C), whose rows hold whole blocks of their type
- * and lie one behind the other, at any address. Nothing overlaps.
+/* Rows that hold whole blocks of their type and lie one behind the other, at any address. */
+typedef struct foci_embed_table {
+    const void *rows; /* (V,C) */
+    focal_dtype dtype;
+    int64_t V, C;
+    bool is_interleaved; /* in the order of ops/interleave.h */
+} foci_embed_table;
+
+/* out (T,C) = scale * the rows ids (T) of the table. Nothing overlaps.
  * Fails with FOCAL_EINVAL on a bad shape, a missing tensor or an id outside of 0..V-1, and writes
  * nothing then. */
-focal_status foci_embed(focal_ctx *ctx, const void *table, focal_dtype dtype, int64_t V, int64_t C,
-                        const int32_t *ids, int64_t T, float scale, float *out);
+focal_status foci_embed(focal_ctx *ctx, const foci_embed_table *table, const int32_t *ids,
+                        int64_t T, float scale, float *out);
 
 /* The gradient of the table, docs/MATH.md (4.6.1). */
 typedef struct foci_embed_backward_args {

@@ -286,6 +286,8 @@ FOCI_INLINE void clear_sums(byte_sums *s)
 
 #include "ops/matmul/bytes_rows.h"
 
+enum { READS_INTERLEAVED = false };
+
 /* Rows of w, of K elements, that are read side by side. */
 FOCI_INLINE int64_t rows_abreast(const focal_dtype type, int64_t K)
 {

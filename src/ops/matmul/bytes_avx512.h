@@ -448,8 +448,11 @@ FOCI_INLINE void store_totals(const byte_sums s[BYTE_SUMS], const focal_dtype ty
 #include "ops/matmul/bytes_rows.h"
 
 #include "ops/matmul/bytes_lanes_avx512.h"
+#include "ops/matmul/bytes_lanes_k_avx512.h"
 
-/* Rows of w, of K elements, that are read side by side. */
+enum { READS_INTERLEAVED = true };
+
+/* Rows of w, of K elements, that are read side by side as they lie in a file. */
 FOCI_INLINE int64_t rows_abreast(const focal_dtype type, int64_t K)
 {
     return takes_lanes(type, K) ? LANE_ROWS : BYTE_PAIR;
@@ -458,8 +461,12 @@ FOCI_INLINE int64_t rows_abreast(const focal_dtype type, int64_t K)
 FOCI_INLINE void dot_group(const byte_group *w, const focal_dtype type, const byte_x *x,
                            float *sums, int64_t stride, const int count)
 {
-    if (takes_lanes(type, w->K) && w->rows == LANE_ROWS)
-        sum_lanes(w, type, x, sums, stride, count);
+    if (w->is_interleaved && is_k_type(type))
+        sum_k_lanes(w, type, x, sums, stride, count);
+    else if (w->is_interleaved)
+        sum_lanes(w, type, x, sums, stride, count, true);
+    else if (takes_lanes(type, w->K) && w->rows == LANE_ROWS)
+        sum_lanes(w, type, x, sums, stride, count, false);
     else
         dot_in_turn(w, type, x, sums, stride, count);
 }

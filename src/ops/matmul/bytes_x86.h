@@ -25,6 +25,7 @@ typedef struct byte_x {
 typedef struct byte_group {
     const uint8_t *first;
     int64_t row_bytes, rows, K;
+    bool is_interleaved; /* they are one group of ops/interleave.h */
 } byte_group;
 
 /* Where things stand in a block, in 16-bit words. */

@@ -3,6 +3,7 @@
 
 #include "base/ctx.h"
 #include "base/error.h"
+#include "ops/interleave.h"
 #include "ops/matmul/bytes.h"
 #include "ops/matmul/matmul_kernels.h"
 
@@ -53,6 +54,12 @@ bool foci_matmul_share_x(const foci_matmul_args *a, const foci_matmul_args *b)
            a->x_stride == b->x_stride && a->x_is_transposed == b->x_is_transposed;
 }
 
+/* Whether a kernel takes a call by integers. */
+static bool takes_bytes(const foci_matmul_kernel *kernel, const foci_matmul_args *args)
+{
+    return foci_takes_bytes(args) && (kernel->reads_interleaved || !args->w_is_interleaved);
+}
+
 /* All products read the same x, which may be rounded, and one kernel takes them together. */
 static const foci_matmul_kernel *pick_together(focal_ctx *ctx, const foci_matmul_args *args,
                                                int32_t count)
@@ -61,7 +68,7 @@ static const foci_matmul_kernel *pick_together(focal_ctx *ctx, const foci_matmul
     if (!first || !first->run_bytes || count < 2 || count > FOCI_MATMUL_SEVERAL) return NULL;
     for (int32_t n = 0; n < count; n++) {
         const foci_matmul_args *a = &args[n];
-        if (!foci_matmul_share_x(a, args) || !foci_takes_bytes(a) || !first->can(ctx, a))
+        if (!foci_matmul_share_x(a, args) || !takes_bytes(first, a) || !first->can(ctx, a))
             return NULL;
     }
     return first;
@@ -76,7 +83,7 @@ const foci_matmul_kernel *foci_matmul_pick_many(const focal_ctx *ctx, const foci
         return NULL;
     for (int32_t n = 0; n < count; n++) {
         const foci_matmul_args *a = &args[n];
-        if (!foci_matmul_share_x(a, args) || foci_takes_bytes(a) || !first->can(ctx, a))
+        if (!foci_matmul_share_x(a, args) || takes_bytes(first, a) || !first->can(ctx, a))
             return NULL;
     }
     return first;
@@ -92,4 +99,21 @@ focal_status foci_matmul_several(focal_ctx *ctx, const foci_matmul_args *args, i
     if (kernel) return kernel->run_many(ctx, args, count, NULL);
     for (int32_t n = 0; n < count; n++) FOCAL_TRY(foci_matmul(ctx, &args[n]));
     return FOCAL_OK;
+}
+
+bool foci_matmul_wants_interleaved(const focal_ctx *ctx, focal_dtype dtype, int64_t N, int64_t K)
+{
+    const foci_matmul_args one = {.M = 1,
+                                  .N = N,
+                                  .K = K,
+                                  .x_dtype = FOCAL_F32,
+                                  .x_stride = K,
+                                  .rounds_x = true,
+                                  .w_dtype = dtype,
+                                  .w_is_interleaved = true,
+                                  .out_dtype = FOCAL_F32,
+                                  .out_stride = N};
+    if (!foci_interleave_can(dtype, N, K)) return false;
+    const foci_matmul_kernel *kernel = foci_matmul_pick(ctx, &one);
+    return kernel && takes_bytes(kernel, &one);
 }

@@ -23,11 +23,12 @@ typedef struct foci_matmul_args {
     bool rounds_x;
     const void *w; /* (N,K) */
     focal_dtype w_dtype;
-    bool w_is_transposed; /* w is (K,N) instead */
-    int64_t w_stride;     /* as x_stride, whole blocks; 0: rows one behind the other */
-    const float *bias;    /* (N) or NULL */
-    bool adds;            /* out += instead of out = */
-    void *out;            /* (M,N) */
+    bool w_is_transposed;  /* w is (K,N) instead */
+    bool w_is_interleaved; /* its rows, as they lie, in the order of ops/interleave.h */
+    int64_t w_stride;      /* as x_stride, whole blocks; 0: rows one behind the other */
+    const float *bias;     /* (N) or NULL */
+    bool adds;             /* out += instead of out = */
+    void *out;             /* (M,N) */
     focal_dtype out_dtype;
     int64_t out_stride; /* at least N */
 } foci_matmul_args;
@@ -42,6 +43,10 @@ focal_status foci_matmul(focal_ctx *ctx, const foci_matmul_args *args);
 /* Several products of one x (same M, K, x, x_dtype and x_stride), all at once where a kernel can,
  * with the bits of one after the other. Outputs must not overlap. */
 focal_status foci_matmul_several(focal_ctx *ctx, const foci_matmul_args *args, int32_t count);
+
+/* Whether few rows of x, rounded, meet (N,K) weights of this type faster when these are
+ * interleaved. */
+bool foci_matmul_wants_interleaved(const focal_ctx *ctx, focal_dtype dtype, int64_t N, int64_t K);
 
 enum { FOCI_MATMUL_FEW = 64, FOCI_MATMUL_SEVERAL = 4 };
 

@@ -386,11 +386,11 @@ static bool can_run(const focal_ctx *ctx, const foci_matmul_args *args)
     return foci_has(ctx, FOCI_AMX) && foci_matmul_avx512bf16.can(ctx, args);
 }
 
-const foci_matmul_kernel foci_matmul_amx = {"amx", can_run, run, run_bytes, multiply_many};
+const foci_matmul_kernel foci_matmul_amx = {"amx", can_run, run, run_bytes, multiply_many, true};
 #else
 /* Stands in where the compiler has no such instructions. */
 #include "ops/matmul/matmul_kernels.h"
 
-const foci_matmul_kernel foci_matmul_amx = {"amx", foci_matmul_never_can, foci_matmul_never_run,
-                                            NULL, NULL};
+const foci_matmul_kernel foci_matmul_amx = {
+    "amx", foci_matmul_never_can, foci_matmul_never_run, NULL, NULL, false};
 #endif

@@ -14,11 +14,12 @@ static bool can_run(const focal_ctx *ctx, const foci_matmul_args *args)
     return foci_on_host(ctx) && foci_has(ctx, FOCI_AVX2);
 }
 
-const foci_matmul_kernel foci_matmul_avx2 = {"avx2", can_run, run, multiply_bytes, multiply_many};
+const foci_matmul_kernel foci_matmul_avx2 = {"avx2",         can_run,       run,
+                                             multiply_bytes, multiply_many, false};
 #else
 /* Stands in where the compiler has no such instructions. */
 #include "ops/matmul/matmul_kernels.h"
 
-const foci_matmul_kernel foci_matmul_avx2 = {"avx2", foci_matmul_never_can, foci_matmul_never_run,
-                                             NULL, NULL};
+const foci_matmul_kernel foci_matmul_avx2 = {
+    "avx2", foci_matmul_never_can, foci_matmul_never_run, NULL, NULL, false};
 #endif

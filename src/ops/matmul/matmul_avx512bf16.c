@@ -14,12 +14,12 @@ static bool can_run(const focal_ctx *ctx, const foci_matmul_args *args)
            (args->x_dtype == FOCAL_BF16 || foci_takes_bytes(args));
 }
 
-const foci_matmul_kernel foci_matmul_avx512bf16 = {"avx512bf16", can_run, run, multiply_bytes,
-                                                   multiply_many};
+const foci_matmul_kernel foci_matmul_avx512bf16 = {"avx512bf16",   can_run,       run,
+                                                   multiply_bytes, multiply_many, true};
 #else
 /* Stands in where the compiler has no such instructions. */
 #include "ops/matmul/matmul_kernels.h"
 
-const foci_matmul_kernel foci_matmul_avx512bf16 = {"avx512bf16", foci_matmul_never_can,
-                                                   foci_matmul_never_run, NULL, NULL};
+const foci_matmul_kernel foci_matmul_avx512bf16 = {
+    "avx512bf16", foci_matmul_never_can, foci_matmul_never_run, NULL, NULL, false};
 #endif

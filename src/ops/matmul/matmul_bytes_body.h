@@ -4,6 +4,7 @@
 #define FOCI_OPS_MATMUL_MATMUL_BYTES_BODY_H
 
 #include "base/error.h"
+#include "ops/interleave.h"
 #include "ops/matmul/bytes.h"
 #include "ops/matmul/bytes_round_body.h"
 #include "ops/matmul/matmul_few_body.h"
@@ -21,9 +22,16 @@ typedef struct byte_call {
 } byte_call;
 
 /* Rows of w that are multiplied together, where as many are left; else up to BYTE_SUMS are. */
-FOCI_INLINE int64_t group_rows(const focal_dtype type, int64_t K)
+FOCI_INLINE int64_t group_rows(const foci_matmul_args *a)
 {
-    return foci_max64(rows_abreast(type, K), BYTE_SUMS);
+    if (a->w_is_interleaved) return FOCI_INTERLEAVED_ROWS;
+    return foci_max64(rows_abreast(a->w_dtype, a->K), BYTE_SUMS);
+}
+
+/* Bytes from the first row that is read to the last one beside it. */
+FOCI_INLINE int64_t bytes_abreast(const byte_call *b)
+{
+    return b->a->w_is_interleaved ? 0 : (rows_abreast(b->a->w_dtype, b->a->K) - 1) * b->row_bytes;
 }
 
 /* The group of `rows` rows of w from n on with rows [m, m + count) of x, 1, 2 or 4 of them;
@@ -40,7 +48,8 @@ FOCI_INLINE void multiply_rows(const byte_call *b, const focal_dtype type, int64
     const byte_group w = {.first = (const uint8_t *)b->a->w + n * b->row_bytes,
                           .row_bytes = b->row_bytes,
                           .rows = rows,
-                          .K = b->a->K};
+                          .K = b->a->K,
+                          .is_interleaved = b->a->w_is_interleaved};
     dot_group(&w, type, &x, sums, FEW_COLUMNS, count);
 }
 
@@ -49,7 +58,7 @@ FOCI_INLINE void byte_columns(const byte_call *b, const focal_dtype type, int64_
                               int64_t rows, int64_t begin, int64_t end)
 {
     float sums[BYTE_ROWS][FEW_COLUMNS];
-    const int64_t whole = group_rows(type, b->a->K);
+    const int64_t whole = group_rows(b->a);
     for (int64_t n = begin, group; n < end; n += group) {
         int64_t m = 0;
         group = n + whole <= end ? whole : foci_min64(BYTE_SUMS, end - n);
@@ -125,7 +134,7 @@ static int64_t item_count(const byte_calls *calls)
 static int64_t row_from(const byte_call *b, int64_t byte)
 {
     const int64_t row = foci_pieces(foci_max64(byte - b->first, 0), b->row_bytes);
-    return foci_min64(foci_round_up(row, group_rows(b->a->w_dtype, b->a->K)), b->a->N);
+    return foci_min64(foci_round_up(row, group_rows(b->a)), b->a->N);
 }
 
 static void byte_item(void *arg, int64_t index, int32_t thread)
@@ -139,7 +148,7 @@ static void byte_item(void *arg, int64_t index, int32_t thread)
         /* Nobody has asked for what an item begins with. */
         if (first < last)
             ask_for((const uint8_t *)b->a->w + first * b->row_bytes,
-                    BYTES_AHEAD + (rows_abreast(b->a->w_dtype, b->a->K) - 1) * b->row_bytes);
+                    BYTES_AHEAD + bytes_abreast(b));
         for (int64_t begin = first, end; begin < last; begin = end) {
             end = foci_min64(last, begin + FEW_COLUMNS);
             byte_rows(b, begin, end);

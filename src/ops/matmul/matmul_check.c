@@ -1,6 +1,7 @@
 /* What a product must fulfil: types, sizes, strides, no overlap. Kernels rely on everything that is
  * checked here and check nothing themselves. */
 #include "base/error.h"
+#include "ops/interleave.h"
 #include "ops/matmul/extent.h"
 #include "ops/matmul/matmul_kernels.h"
 
@@ -40,6 +41,11 @@ static focal_status check_types(focal_ctx *ctx, const foci_matmul_args *a,
         return foci_fail(ctx, FOCAL_EINVAL,
                          "%s: stride %lld of %s for rows of %lld, in blocks of %d", is->op,
                          (long long)a->w_stride, is->w, (long long)width, block);
+    const int64_t rows = a->w_is_transposed ? a->K : a->N;
+    if (a->w_is_interleaved && (!foci_interleave_can(a->w_dtype, rows, width) ||
+                                (a->w_stride != 0 && a->w_stride != width)))
+        return foci_fail(ctx, FOCAL_EINVAL, "%s: %lld rows of %lld weights of %s do not interleave",
+                         is->op, (long long)rows, (long long)width, focal_dtype_name(a->w_dtype));
     return FOCAL_OK;
 }
 

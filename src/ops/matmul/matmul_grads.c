@@ -34,7 +34,9 @@ static foci_matmul_args part_of(const foci_matmul_args *a, int64_t k, int64_t co
 /* A product of one long sum as several that add to each other, which the shape alone decides. */
 static focal_status multiply_in_pieces(focal_ctx *ctx, const foci_matmul_args *a)
 {
-    if (a->out_dtype != FOCAL_F32) return foci_matmul(ctx, a); /* would be rounded each time */
+    /* Sums would be rounded each time; a piece of interleaved rows is no matrix of its own. */
+    if (a->out_dtype != FOCAL_F32 || (a->w_is_interleaved && !a->w_is_transposed))
+        return foci_matmul(ctx, a);
     const int64_t each =
         foci_pieces(a->K, foci_pieces(a->K, SUM_BYTES / (int64_t)focal_dtype_bytes(a->x_dtype)));
     const int64_t piece = foci_round_up(each, FOCI_WEIGHT_PIECE);
@@ -59,6 +61,7 @@ focal_status foci_matmul_dx(focal_ctx *ctx, const foci_matmul_dx_args *a)
                                       .w = a->w,
                                       .w_dtype = a->w_dtype,
                                       .w_is_transposed = !a->w_is_transposed,
+                                      .w_is_interleaved = a->w_is_interleaved,
                                       .adds = a->adds,
                                       .out = a->dx,
                                       .out_dtype = a->dx_dtype,

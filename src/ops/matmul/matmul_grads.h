@@ -15,6 +15,7 @@ typedef struct foci_matmul_dx_args {
     const void *w;        /* (N,K), rows one behind the other */
     focal_dtype w_dtype;
     bool w_is_transposed; /* w is (K,N) instead */
+    bool w_is_interleaved;
     bool adds;            /* dx += instead of dx = */
     void *dx;             /* (M,K) */
     focal_dtype dx_dtype; /* float32 or bfloat16 */

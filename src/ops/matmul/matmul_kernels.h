@@ -16,6 +16,7 @@ typedef struct foci_matmul_kernel {
      * activation what ops/gated.h says of them. NULL: one after the other. */
     focal_status (*run_many)(focal_ctx *ctx, const foci_matmul_args *args, int32_t count,
                              const foci_activation *activation);
+    bool reads_interleaved; /* run_bytes takes interleaved weights */
 } foci_matmul_kernel;
 
 /* Fastest first; the last one takes every valid call. Tests and benchmarks walk this table, so a

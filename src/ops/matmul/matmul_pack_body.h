@@ -22,21 +22,18 @@ static void pack_panel(const product *p, sum_span span, int64_t n, float *panel,
 {
     for (int64_t k = span.begin; k < span.end; k += FOCI_WEIGHT_PIECE) {
         const int64_t count = foci_min64(span.end - k, FOCI_WEIGHT_PIECE);
-        const char *row[NR];
-        for (int64_t r = 0; r < NR; r++) {
-            char *buffer = rows + r * FOCI_WEIGHT_PIECE * (int64_t)sizeof(float);
-            row[r] = n + r < p->a->N ? foci_weights_row(&p->w, n + r, k, count, buffer) : NULL;
-        }
+        const char *row[NR] = {NULL};
+        foci_weights_rows(&p->w, n, foci_min64(p->a->N - n, NR), k, count, rows, row);
         pack_transposed(panel + (k - span.begin) / PACK * NR, row, p->w.row_dtype, count);
     }
 }
 
 /* Asks for elements [begin, end) of rows [first, last) as they lie: parts of rows far apart, which
- * a cache does not foresee. */
+ * a cache does not foresee. Interleaved rows stand together. */
 static inline void expect_rows(const foci_weights *w, int64_t first, int64_t last, int64_t begin,
                                int64_t end)
 {
-    for (int64_t k = first; k < last; k++) {
+    for (int64_t k = first; k < last && !w->is_interleaved; k++) {
         const char *row = w->data + (size_t)k * w->row_bytes;
         const char *stop = row + (size_t)(end / w->block) * w->block_bytes;
         for (row += (size_t)(begin / w->block) * w->block_bytes; row < stop; row += CACHE_LINE)

@@ -8,7 +8,8 @@
 
 static focal_status run(focal_ctx *ctx, const foci_matmul_args *args)
 {
-    return foci_takes_bytes(args) ? multiply_bytes(ctx, args, 1) : multiply(ctx, args);
+    const bool is_read = !args->w_is_interleaved || READS_INTERLEAVED;
+    return foci_takes_bytes(args) && is_read ? multiply_bytes(ctx, args, 1) : multiply(ctx, args);
 }
 
 #endif /* FOCI_OPS_MATMUL_MATMUL_RUN_BODY_H */

@@ -12,6 +12,8 @@ enum { FOCI_WEIGHT_PIECE = 256 };
 typedef struct foci_weights {
     const char *data;
     focal_dtype dtype;     /* as they lie */
+    bool is_interleaved;   /* their rows */
+    int64_t width;         /* elements of a row */
     int64_t block;         /* elements, */
     size_t block_bytes;    /* and bytes of a block */
     size_t row_bytes;      /* from row to row */
@@ -33,5 +35,10 @@ static inline bool foci_weights_in_place(const foci_weights *w)
  * into buffer (count elements). Both ends at whole blocks. */
 const char *foci_weights_row(const foci_weights *w, int64_t row, int64_t begin, int64_t count,
                              void *buffer);
+
+/* The same for `rows` rows from `row` on, at most FOCI_WEIGHT_PIECE elements of each,
+ * FOCI_WEIGHT_PIECE elements of float32 apart in buffers; at[r] is row r. */
+void foci_weights_rows(const foci_weights *w, int64_t row, int64_t rows, int64_t begin,
+                       int64_t count, char *buffers, const char **at);
 
 #endif /* FOCI_OPS_MATMUL_WEIGHTS_H */
