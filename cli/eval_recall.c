@@ -131,7 +131,7 @@ static int run(const recall_options *o)
 }
 
 #define ABOUT                                                                                      \
-    "Shows a model lines \"key value\" and then some of the keys again: how often every token "   \
+    "Shows a model lines \"key value\" and then some of the keys again: how often every token "    \
     "of\n"                                                                                         \
     "the value is its first choice, by the length of the text in tokens and by the quarter of "    \
     "it\n"                                                                                         \

@@ -39,11 +39,11 @@ FOCAL_API focal_status focal_model_open(focal_ctx *ctx, const char *path,
 FOCAL_API void focal_model_close(focal_model *model); /* NULL is fine */
 
 /* Copies the weights from the mapped file into memory, with the system's large pages and, where the
- * processor gains by it, in another order: decoding, which reads all of them for each token, is then
- * a tenth to a third faster. Takes as much memory as the file has bytes; the file stays as it is.
- * Sums are made in another order too, so the last bits of what is computed may change. False: some
- * are read where they lie in the file, as before, for want of memory or because this system cannot.
- * Not while another thread uses the model. */
+ * processor gains by it, in another order: decoding, which reads all of them for each token, is
+ * then a tenth to a third faster. Takes as much memory as the file has bytes; the file stays as it
+ * is. Sums are made in another order too, so the last bits of what is computed may change. False:
+ * some are read where they lie in the file, as before, for want of memory or because this system
+ * cannot. Not while another thread uses the model. */
 FOCAL_API bool focal_model_load(focal_model *model);
 
 FOCAL_API focal_ctx *focal_model_ctx(const focal_model *model);

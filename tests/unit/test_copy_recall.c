@@ -284,10 +284,8 @@ static void recall_texts_are_known(void **state)
     focal_ctx *ctx = *state;
     const focal_recall_plan plan = {.queries = 2, .seed = 1};
     const focal_recall_plan training = {.queries = 2, .seed = 1, .is_training = true};
-    recall_text_is(ctx, &plan, 0, 4,
-                   "voxo wo\nbidu qu\nzeci no\nbali wo\n\nvoxo wo\nbidu qu\n");
-    recall_text_is(ctx, &plan, 1, 4,
-                   "qube xe\nfuvi he\nkupe ne\nxaza cu\n\nfuvi he\nkupe ne\n");
+    recall_text_is(ctx, &plan, 0, 4, "voxo wo\nbidu qu\nzeci no\nbali wo\n\nvoxo wo\nbidu qu\n");
+    recall_text_is(ctx, &plan, 1, 4, "qube xe\nfuvi he\nkupe ne\nxaza cu\n\nfuvi he\nkupe ne\n");
     recall_text_is(ctx, &training, 0, 4,
                    "duwe ma\nmeli xu\nqagu we\nrano va\n\nduwe ma\nmeli xu\n");
 }
@@ -379,8 +377,7 @@ static int32_t id_of_byte(const focal_tokenizer *tokenizer, const focal_ids *ids
                           const focal_buffer *text, size_t at)
 {
     int64_t n = ids->count;
-    for (size_t begin = text->bytes; begin > at;)
-        begin -= text_bytes(tokenizer, ids->ids[--n]);
+    for (size_t begin = text->bytes; begin > at;) begin -= text_bytes(tokenizer, ids->ids[--n]);
     return (int32_t)n;
 }
 
