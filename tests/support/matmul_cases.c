@@ -11,6 +11,7 @@
 #include "base/sizes.h"
 #include "focal/quant.h"
 #include "ops/interleave.h"
+#include "ops/matmul/matmul_kernels.h"
 #include "support/check.h"
 
 enum { STREAM_X = 1, STREAM_W, STREAM_SCALE, STREAM_BIAS, STREAM_OLD, STREAM_SPEC };
@@ -323,4 +324,16 @@ const char *matmul_case_text(const matmul_case *c)
         a->bias ? ", bias" : "", a->adds ? ", adds" : "", (long long)c->spec.x_gap,
         (long long)c->spec.w_gap, (long long)c->spec.out_gap, c->spec.w_shift);
     return text;
+}
+
+void matmul_case_run(focal_ctx *ctx, const char *what, matmul_case *c)
+{
+    for (size_t n = 0; n < foci_matmul_kernel_count; n++) {
+        const foci_matmul_kernel *kernel = foci_matmul_kernels[n];
+        if (!kernel->can(ctx, &c->args)) continue;
+        matmul_case_clear(c);
+        assert_status(ctx, kernel->run(ctx, &c->args), FOCAL_OK);
+        matmul_case_check(c, kernel->name);
+        note_ran(what, kernel->name);
+    }
 }

@@ -50,4 +50,7 @@ void matmul_case_check(matmul_case *c, const char *kernel);
 /* "M x N x K, x .., w .., ..."; valid until the next call. */
 const char *matmul_case_text(const matmul_case *c);
 
+/* Runs and checks a case with every kernel that can; `what` and the kernel's name are noted. */
+void matmul_case_run(focal_ctx *ctx, const char *what, matmul_case *c);
+
 #endif /* FOCAL_TESTS_MATMUL_CASES_H */

@@ -109,13 +109,13 @@ static void rows_come_back(void **state)
             matrix m = matrix_new((focal_dtype)dtype, (int64_t)3 * ROWS, blocks[n]);
             assert_status(ctx, foci_interleave(ctx, m.dtype, m.rows, m.K, m.interleaved), FOCAL_OK);
             for (int64_t row = 0; row < m.rows; row++) {
-                const int64_t skip = row % blocks[n] * block;
+                const int64_t begin = row % blocks[n] * block;
                 const foci_interleaved_part part = {.dtype = m.dtype,
                                                     .w = m.interleaved,
                                                     .K = m.K,
                                                     .row = row,
-                                                    .begin = skip,
-                                                    .count = m.K - skip};
+                                                    .begin = begin,
+                                                    .count = m.K - begin};
                 check_part(&m, foci_quant_pick(*state), &part);
             }
             matrix_free(&m);

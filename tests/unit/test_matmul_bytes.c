@@ -10,18 +10,6 @@
 #include "support/fence.h"
 #include "support/matmul_cases.h"
 
-static void run_kernels(focal_ctx *ctx, matmul_case *c)
-{
-    for (size_t n = 0; n < foci_matmul_kernel_count; n++) {
-        const foci_matmul_kernel *kernel = foci_matmul_kernels[n];
-        if (!kernel->can(ctx, &c->args)) continue;
-        matmul_case_clear(c);
-        assert_status(ctx, kernel->run(ctx, &c->args), FOCAL_OK);
-        matmul_case_check(c, kernel->name);
-        note_ran("matmul bytes", kernel->name);
-    }
-}
-
 /* Groups of 4 and of 16 rows, and what is left of them; one block of x to more than a span. */
 static void every_number_of_rows_matches_oracle(void **state)
 {
@@ -41,7 +29,7 @@ static void every_number_of_rows_matches_oracle(void **state)
                                           .rounds = true,
                                           .w_shift = seed % 5};
                 matmul_case *c = matmul_case_new(&spec, seed++);
-                run_kernels(*state, c);
+                matmul_case_run(*state, "matmul bytes", c);
                 matmul_case_free(c);
             }
         }
@@ -69,7 +57,7 @@ static void extreme_levels_match_oracle(void **state)
                 memset(end - 20, bytes[n][1], 4);
             }
             matmul_case_read_weights(c);
-            run_kernels(*state, c);
+            matmul_case_run(*state, "matmul bytes", c);
             matmul_case_free(c);
         }
     }
@@ -93,7 +81,7 @@ static void nothing_outside_is_read(void **state)
             for (int at_end = 0; at_end < 2; at_end++) {
                 fence f = fence_new(c->w, bytes, at_end == 1);
                 c->args.w = f.at;
-                run_kernels(*state, c);
+                matmul_case_run(*state, "matmul bytes", c);
                 fence_free(&f);
             }
             matmul_case_free(c);

@@ -15,18 +15,6 @@ static const focal_dtype types[] = {FOCAL_Q4_0,   FOCAL_Q4_1, FOCAL_Q5_0, FOCAL_
                                     FOCAL_IQ4_NL, FOCAL_Q8_0, FOCAL_Q2_K, FOCAL_Q3_K,
                                     FOCAL_Q4_K,   FOCAL_Q5_K, FOCAL_Q6_K};
 
-static void run_kernels(focal_ctx *ctx, matmul_case *c)
-{
-    for (size_t n = 0; n < foci_matmul_kernel_count; n++) {
-        const foci_matmul_kernel *kernel = foci_matmul_kernels[n];
-        if (!kernel->can(ctx, &c->args)) continue;
-        matmul_case_clear(c);
-        assert_status(ctx, kernel->run(ctx, &c->args), FOCAL_OK);
-        matmul_case_check(c, kernel->name);
-        note_ran("matmul interleaved", kernel->name);
-    }
-}
-
 static void rounded_products_match_oracle(void **state)
 {
     static const int64_t M[] = {1, 2, 3, 4, 5, 8, 64};
@@ -46,7 +34,7 @@ static void rounded_products_match_oracle(void **state)
                                           .adds = seed % 3 == 0,
                                           .w_shift = seed % 5};
                 matmul_case *c = matmul_case_new(&spec, seed++);
-                run_kernels(*state, c);
+                matmul_case_run(*state, "matmul interleaved", c);
                 matmul_case_free(c);
             }
         }
@@ -214,7 +202,7 @@ static void nothing_outside_is_read(void **state)
             for (int at_end = 0; at_end < 2; at_end++) {
                 fence f = fence_new(c->w, bytes, at_end == 1);
                 c->args.w = f.at;
-                run_kernels(*state, c);
+                matmul_case_run(*state, "matmul interleaved", c);
                 fence_free(&f);
             }
             matmul_case_free(c);

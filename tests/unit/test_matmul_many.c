@@ -6,18 +6,6 @@
 #include "support/fence.h"
 #include "support/matmul_cases.h"
 
-static void run_kernels(focal_ctx *ctx, matmul_case *c)
-{
-    for (size_t n = 0; n < foci_matmul_kernel_count; n++) {
-        const foci_matmul_kernel *kernel = foci_matmul_kernels[n];
-        if (!kernel->can(ctx, &c->args)) continue;
-        matmul_case_clear(c);
-        assert_status(ctx, kernel->run(ctx, &c->args), FOCAL_OK);
-        matmul_case_check(c, kernel->name);
-        note_ran("matmul many", kernel->name);
-    }
-}
-
 /* clang-format off */
 static const matmul_spec long_sums[] = {
     /* one lap and two, one span and two, at their edges */
@@ -47,7 +35,7 @@ static void long_sums_match_oracle(void **state)
             if (spec.w == FOCAL_F32) spec.w = FOCAL_BF16;
             spec.out = (focal_dtype)out;
             matmul_case *c = matmul_case_new(&spec, (uint64_t)n + 1);
-            run_kernels(*state, c);
+            matmul_case_run(*state, "matmul many", c);
             matmul_case_free(c);
         }
     }
@@ -68,7 +56,7 @@ static void run_fenced(focal_ctx *ctx, const matmul_spec *spec, uint64_t seed)
         fence w = fence_new(args.w, w_bytes, at_end == 1);
         c->args.x = x.at;
         c->args.w = w.at;
-        run_kernels(ctx, c);
+        matmul_case_run(ctx, "matmul many", c);
         fence_free(&w);
         fence_free(&x);
     }
