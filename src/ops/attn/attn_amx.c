@@ -12,9 +12,8 @@
 bool foci_attn_amx_can(const focal_ctx *ctx, const focal_attn_args *args)
 {
     /* A straight-through gate changes nothing forward; the others need overlaps, in floats. */
-    focal_attn_args other = *args;
-    if (args->gate && args->gate->kind == FOCAL_GATE_STRAIGHT) other.gate = NULL;
-    return foci_has(ctx, FOCI_AMX) && foci_attn_avx512bf16_can(ctx, &other);
+    return foci_on_host(ctx) && foci_has(ctx, FOCI_AMX) && args->dtype == FOCAL_BF16 &&
+           (!args->gate || args->gate->kind == FOCAL_GATE_STRAIGHT);
 }
 
 focal_status foci_attn_amx_forward(focal_ctx *ctx, const focal_attn_args *args)
