@@ -18,30 +18,37 @@ static inline int64_t words_of(int64_t elements)
     return foci_pieces(elements, PACK);
 }
 
+/* Word `at` of tile_dot_rows(). Every ROWS_A_POINTER-th row has a pointer of its own, and those
+ * between are reached by index, so that addresses and counters stay in registers. */
+FOCI_INLINE void tile_dot_word(vec acc[MR][2], const float *const row[MR / ROWS_A_POINTER],
+                               int64_t lda, int64_t at, const float *b, const int nv,
+                               const int rows)
+{
+    const vec b0 = v_load(b), b1 = nv > 1 ? v_load(b + VL) : v_zero();
+#pragma GCC unroll 12
+    for (int r = 0; r < rows; r++) {
+        const vec x = v_set1(row[r / ROWS_A_POINTER][r % ROWS_A_POINTER * lda + at]);
+        acc[r][0] = v_dot(acc[r][0], x, b0);
+        if (nv > 1) acc[r][1] = v_dot(acc[r][1], x, b1);
+    }
+}
+
 /* acc[r][n] += sum over w of a[r][w] . b[w][n]: `rows` rows of a (a multiple of 3, at most MR),
  * `lda` words apart, in each `step` from word to word, against `nv` vectors of columns (1 or 2) of
  * b, whose rows are NR words. No bit of a row depends on how many there are. */
 FOCI_INLINE void tile_dot_rows(vec acc[MR][2], const float *a, int64_t lda, const int step,
                                const float *b, int64_t words, const int nv, const int rows)
 {
-    /* Every third row has a pointer of its own: the two between are reached by index, so that
-     * addresses and counters stay in registers. */
-    const float *row[MR / 3];
-    for (int n = 0; n < rows / 3; n++) row[n] = a + (int64_t)3 * n * lda;
-    for (int64_t w = 0; w < words; w++) {
-        const vec b0 = v_load(b), b1 = nv > 1 ? v_load(b + VL) : v_zero();
+    const float *row[MR / ROWS_A_POINTER];
+#pragma GCC unroll 12
+    for (int n = 0; n < rows / ROWS_A_POINTER; n++) row[n] = a + (int64_t)ROWS_A_POINTER * n * lda;
+    int64_t w = 0;
+    for (; w + WORDS_A_ROUND <= words; w += WORDS_A_ROUND, b += (int64_t)NR * WORDS_A_ROUND) {
 #pragma GCC unroll 4
-        for (int n = 0; n < rows / 3; n++) {
-#pragma GCC unroll 3
-            for (int r = 0; r < 3; r++) {
-                const vec x = v_set1(row[n][r * lda]);
-                acc[3 * n + r][0] = v_dot(acc[3 * n + r][0], x, b0);
-                if (nv > 1) acc[3 * n + r][1] = v_dot(acc[3 * n + r][1], x, b1);
-            }
-            row[n] += step;
-        }
-        b += NR;
+        for (int u = 0; u < WORDS_A_ROUND; u++)
+            tile_dot_word(acc, row, lda, (w + u) * step, b + (int64_t)u * NR, nv, rows);
     }
+    for (; w < words; w++, b += NR) tile_dot_word(acc, row, lda, w * step, b, nv, rows);
 }
 
 FOCI_INLINE void tile_dot(vec acc[MR][2], const float *a, int64_t lda, const float *b,

@@ -15,6 +15,10 @@ enum {
     VL = 8,
     MR = 6, /* 6 x 2 accumulators, 2 operands and a broadcast: 15 of 16 registers */
     NR = 16,
+    /* Words of a sum in one round of a tile's loop: what counts and moves pointers takes a tenth of
+     * the slots else, and where another processor shares the core, slots are the limit. */
+    WORDS_A_ROUND = 4,
+    ROWS_A_POINTER = 1, /* of a tile's left side */
     PACK = 1
 };
 
@@ -76,7 +80,10 @@ static inline vec v_fma(vec a, vec b, vec c)
 
 static inline vec v_dot(vec acc, vec a, vec b)
 {
-    return _mm256_fmadd_ps(a, b, acc);
+    /* In these words, because gcc 12 has a tile's sums change registers in a loop of several words,
+     * for which 16 are too few. */
+    __asm__("vfmadd231ps %2, %1, %0" : "+x"(acc) : "x"(a), "x"(b));
+    return acc;
 }
 
 static inline vec v_max(vec a, vec b)

@@ -12,9 +12,11 @@
 typedef __m512 vec;
 
 enum {
-    VL = 16, /* lanes of a vector */
-    MR = 12, /* rows of a register tile: 12 x 2 accumulators, 2 operands, 6 to spare */
-    NR = 32  /* columns of a register tile: two vectors */
+    VL = 16,           /* lanes of a vector */
+    MR = 12,           /* rows of a register tile: 12 x 2 accumulators, 2 operands, 6 to spare */
+    NR = 32,           /* columns of a register tile: two vectors */
+    WORDS_A_ROUND = 1, /* of a sum, in a tile's loop: 24 multiply-adds are enough */
+    ROWS_A_POINTER = 3 /* of a tile's left side: 12 pointers are too many */
 };
 
 static inline vec v_load(const float *p)
