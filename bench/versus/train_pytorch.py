@@ -5,12 +5,14 @@
 
 The model is that of `focal bench train`: Qwen3's layers, query-key norm without gain, tied embedding,
 AdamW with decay, gradients clipped at 1. PyTorch runs it as it is fastest here: eager or compiled, its
-own causal attention, fused AdamW, and with bf16 autocast around float32 weights; every way is timed and
-the best one counts. Prints tokens a second of both, the ratio, and the most memory that each process had, PyTorch's in one of its own that
+own causal attention, fused AdamW, and beside focal in bf16 with autocast around float32 weights or without; every
+way is timed and the best one counts. A way that needs more than 5 times as long as the best so far is left out: on
+processors without bfloat16, autocast takes minutes a step. Prints tokens a second of both, the ratio, and the most memory that each process had, PyTorch's in one of its own that
 runs nothing but the best way; needs torch.
 """
 import argparse
 import json
+import signal
 import statistics
 import subprocess
 import sys
@@ -104,6 +106,34 @@ class Rival:
         return steps * SHAPE["batch"] * SHAPE["length"] / (time.perf_counter() - start)
 
 
+class TooSlow(Exception):
+    pass
+
+
+def give_up(_signal, _frame):
+    raise TooSlow
+
+
+def is_fast_enough(rival, best):
+    """Warms a rival up; best has the least seconds of a step of those before, or nothing."""
+    print(f"train_pytorch.py: warming {rival.name}", file=sys.stderr)
+    try:
+        if best:  # compiling takes a minute by itself
+            signal.setitimer(signal.ITIMER_REAL, 10 * min(best) + 180)
+        rival.step()
+        start = time.perf_counter()
+        if best:
+            signal.setitimer(signal.ITIMER_REAL, 5 * min(best))
+        rival.step()
+        best.append(time.perf_counter() - start)
+        return True
+    except TooSlow:
+        print(f"train_pytorch.py: {rival.name} is too slow, left out", file=sys.stderr)
+        return False
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
 def focal_row(program, dtype, threads, steps):
     shape = [word for key, value in SHAPE.items() for word in (f"--{key}", str(value))]
     command = [program, "bench", "train", *shape, "--dtype", dtype, "-t", str(threads), "--runs",
@@ -117,10 +147,10 @@ def peak_bytes():
         return next(1024 * int(line.split()[1]) for line in status if line.startswith("VmHWM"))
 
 
-def print_peak(way, dtype):
+def print_peak(way):
     """What a process of its own says of a way of PyTorch: the memory after loading torch, and the most."""
     before = peak_bytes()
-    rival = Rival(dtype, way.startswith("compiled"))
+    rival = Rival(way.split()[1], way.startswith("compiled"))
     rival.rate(3)
     print(json.dumps([before, peak_bytes()]))
 
@@ -146,12 +176,12 @@ def main():
     torch.set_num_threads(o.threads)
     torch.set_flush_denormal(True)
     if o.peak_of:
-        return print_peak(o.peak_of, o.dtype)
-    rivals = [Rival(o.dtype, False)] + ([] if o.no_compile else [Rival(o.dtype, True)])
-    for rival in rivals:
-        print(f"train_pytorch.py: warming {rival.name}", file=sys.stderr)
-        rival.step()
-        rival.step()
+        return print_peak(o.peak_of)
+    signal.signal(signal.SIGALRM, give_up)
+    best_step = []
+    rivals = [Rival(dtype, compiles) for dtype in sorted({"f32", o.dtype}, reverse=True)
+              for compiles in ([False] if o.no_compile else [False, True])]
+    rivals = [rival for rival in rivals if is_fast_enough(rival, best_step)]
     ours, fractions, theirs = [], [], {rival.name: [] for rival in rivals}
     for n in range(o.rounds):
         print(f"train_pytorch.py: round {n + 1}", file=sys.stderr)
