@@ -42,13 +42,15 @@ FOCI_INLINE void tile_dot_rows(vec acc[MR][2], const float *a, int64_t lda, cons
     const float *row[MR / ROWS_A_POINTER];
 #pragma GCC unroll 12
     for (int n = 0; n < rows / ROWS_A_POINTER; n++) row[n] = a + (int64_t)ROWS_A_POINTER * n * lda;
-    int64_t w = 0;
-    for (; w + WORDS_A_ROUND <= words; w += WORDS_A_ROUND, b += (int64_t)NR * WORDS_A_ROUND) {
+    const int rest = (int)(words % WORDS_A_ROUND);
+    int64_t at = 0;
+    for (; words >= WORDS_A_ROUND; words -= WORDS_A_ROUND, b += (int64_t)NR * WORDS_A_ROUND) {
 #pragma GCC unroll 4
-        for (int u = 0; u < WORDS_A_ROUND; u++)
-            tile_dot_word(acc, row, lda, (w + u) * step, b + (int64_t)u * NR, nv, rows);
+        for (int u = 0; u < WORDS_A_ROUND; u++, at += step)
+            tile_dot_word(acc, row, lda, at, b + (int64_t)u * NR, nv, rows);
     }
-    for (; w < words; w++, b += NR) tile_dot_word(acc, row, lda, w * step, b, nv, rows);
+    for (int n = 0; n < rest; n++, b += NR, at += step)
+        tile_dot_word(acc, row, lda, at, b, nv, rows);
 }
 
 FOCI_INLINE void tile_dot(vec acc[MR][2], const float *a, int64_t lda, const float *b,
