@@ -140,6 +140,9 @@ static int check_groups(const attn_options *o)
                          (long long)o->top, (long long)o->groups);
     if (o->largest_group > 0.0 && o->groups == 1)
         return cli_wrong("bench attn: --largest-group needs --groups 2 or more, not 1");
+    if (o->has_largest_group && o->largest_group * (double)o->groups < 1.0)
+        return cli_wrong("bench attn: --largest-group %g is less than each of %lld groups has",
+                         o->largest_group, (long long)o->groups);
     if (o->is_decode && o->mode != 0)
         return cli_wrong("bench attn: --decode takes --mode directed only");
     if (!o->has_gate || o->gate == FOCAL_GATE_STRAIGHT - 1) return -1;

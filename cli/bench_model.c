@@ -21,6 +21,7 @@ typedef struct model_options {
     cli_list prompts, counts, depths;
     int64_t batch, runs, threads, seed;
     int32_t format;
+    bool is_json;
     bool has_profile;
     const char *file; /* NULL: random tokens */
 } model_options;
@@ -419,6 +420,7 @@ int cli_bench_model(int argc, char **argv)
          100000, NULL, NULL},
         {"output", 'o', CLI_CHOICE, &o.format, "md|json|csv", "how results are printed [md]", 0, 0,
          "md|json|csv", NULL},
+        {"json", 0, CLI_FLAG, &o.is_json, NULL, "the same as -o json", 0, 0, NULL, NULL},
         {"profile", 0, CLI_FLAG, &o.has_profile, NULL,
          "where the time of each test goes, operation by operation", 0, 0, NULL, NULL},
         {"file", 'f', CLI_TEXT, &o.file, "FILE",
@@ -429,6 +431,7 @@ int cli_bench_model(int argc, char **argv)
         cli_precision_option(&o.model),
         cli_threads_option(&o.threads),
     };
+    static const cli_rule rules[] = {{"json", .excludes = "output"}};
     const cli_usage usage = {
         .command = "focal bench model",
         .about = "Times a model on random tokens or a text, in llama-bench's notation: pp512 is a "
@@ -440,9 +443,12 @@ int cli_bench_model(int argc, char **argv)
                     "  focal bench model -m smollm2 -p 0 -n 128 -d 0,8192 --profile\n",
         .options = options,
         .option_count = CLI_COUNT(options),
+        .rules = rules,
+        .rule_count = CLI_COUNT(rules),
     };
     int code = cli_parse(&usage, argc, argv);
     if (code >= 0) return code;
+    if (o.is_json) o.format = FORMAT_JSON;
     if (!has_any(&o.prompts) && !has_any(&o.counts))
         return cli_wrong("bench model: nothing to time: -p and -n are both 0");
     if (o.runs == 0 && o.has_profile)

@@ -90,11 +90,12 @@ static int edit_distance(const char *a, const char *b)
 const char *cli_nearest(const char *word, const char *const *names, size_t count)
 {
     const char *best = NULL;
-    int best_distance = strlen(word) < 4 ? 2 : 4; /* farther than this is no help */
+    const size_t length = strlen(word);
+    int best_distance = length < 4 ? 2 : length < 6 ? 3 : 4; /* so far is no help */
     for (size_t n = 0; n < count; n++) {
         int distance = edit_distance(word, names[n]);
         /* A beginning ("vers" of "version") is near however much is missing. */
-        if (strlen(word) >= 2 && strncmp(word, names[n], strlen(word)) == 0) distance = 1;
+        if (length >= 2 && strncmp(word, names[n], length) == 0) distance = 1;
         if (distance >= best_distance) continue;
         best_distance = distance;
         best = names[n];
