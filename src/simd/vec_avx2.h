@@ -15,8 +15,8 @@ enum {
     VL = 8,
     MR = 6, /* 6 x 2 accumulators, 2 operands and a broadcast: 15 of 16 registers */
     NR = 16,
-    /* Words of a sum in one round of a tile's loop: what counts and moves pointers takes a tenth of
-     * the slots else, and where another processor shares the core, slots are the limit. */
+    /* Words of a sum in one round of a tile's loop: with one, counting and moving pointers are a
+     * tenth of its instructions. */
     WORDS_A_ROUND = 4,
     ROWS_A_POINTER = 1, /* of a tile's left side */
     PACK = 1
