@@ -13,6 +13,8 @@
 
 #define FOCI_INLINE static inline __attribute__((always_inline))
 
+enum { NV = NR / VL }; /* vectors of a register tile's row */
+
 static inline int64_t words_of(int64_t elements)
 {
     return foci_pieces(elements, PACK);
@@ -20,60 +22,65 @@ static inline int64_t words_of(int64_t elements)
 
 /* Word `at` of tile_dot_rows(). Every ROWS_A_POINTER-th row has a pointer of its own, and those
  * between are reached by index, so that addresses and counters stay in registers. */
-FOCI_INLINE void tile_dot_word(vec acc[MR][2], const float *const row[MR / ROWS_A_POINTER],
+FOCI_INLINE void tile_dot_word(vec acc[MR][NV], const float *const row[MR / ROWS_A_POINTER],
                                int64_t lda, int64_t at, const float *b, const int nv,
                                const int rows)
 {
-    const vec b0 = v_load(b), b1 = nv > 1 ? v_load(b + VL) : v_zero();
+    vec right[NV];
+#pragma GCC unroll 3
+    for (int v = 0; v < nv; v++) right[v] = v_load(b + (int64_t)v * VL);
 #pragma GCC unroll 12
     for (int r = 0; r < rows; r++) {
         const vec x = v_set1(row[r / ROWS_A_POINTER][r % ROWS_A_POINTER * lda + at]);
-        acc[r][0] = v_dot(acc[r][0], x, b0);
-        if (nv > 1) acc[r][1] = v_dot(acc[r][1], x, b1);
+#pragma GCC unroll 3
+        for (int v = 0; v < nv; v++) acc[r][v] = v_dot(acc[r][v], x, right[v]);
     }
 }
 
-/* acc[r][n] += sum over w of a[r][w] . b[w][n]: `rows` rows of a (a multiple of 3, at most MR),
- * `lda` words apart, in each `step` from word to word, against `nv` vectors of columns (1 or 2) of
- * b, whose rows are NR words. No bit of a row depends on how many there are. */
-FOCI_INLINE void tile_dot_rows(vec acc[MR][2], const float *a, int64_t lda, const int step,
+/* acc[r][n] += sum over w of a[r][w] . b[w][n]: `rows` rows of a (a multiple of LOW_ROWS, at most
+ * MR), `lda` words apart, in each `step` from word to word, against `nv` vectors of columns (1 ..
+ * NV) of b, whose rows are NR words. No bit of a row depends on how many there are. */
+FOCI_INLINE void tile_dot_rows(vec acc[MR][NV], const float *a, int64_t lda, const int step,
                                const float *b, int64_t words, const int nv, const int rows)
 {
     const float *row[MR / ROWS_A_POINTER];
 #pragma GCC unroll 12
-    for (int n = 0; n < rows / ROWS_A_POINTER; n++) row[n] = a + (int64_t)ROWS_A_POINTER * n * lda;
+    for (int n = 0; n * ROWS_A_POINTER < rows; n++) row[n] = a + (int64_t)ROWS_A_POINTER * n * lda;
     const int rest = (int)(words % WORDS_A_ROUND);
     int64_t at = 0;
     for (; words >= WORDS_A_ROUND; words -= WORDS_A_ROUND, b += (int64_t)NR * WORDS_A_ROUND) {
 #pragma GCC unroll 4
-        for (int u = 0; u < WORDS_A_ROUND; u++, at += step)
+        for (int u = 0; u < WORDS_A_ROUND; u++, at += step) {
+            if (ROWS_AHEAD > 0 && step > 1)
+                __builtin_prefetch(row[0] + at + (int64_t)ROWS_AHEAD * step);
             tile_dot_word(acc, row, lda, at, b + (int64_t)u * NR, nv, rows);
+        }
     }
     for (int n = 0; n < rest; n++, b += NR, at += step)
         tile_dot_word(acc, row, lda, at, b, nv, rows);
 }
 
-FOCI_INLINE void tile_dot(vec acc[MR][2], const float *a, int64_t lda, const float *b,
+FOCI_INLINE void tile_dot(vec acc[MR][NV], const float *a, int64_t lda, const float *b,
                           int64_t words, const int nv)
 {
     tile_dot_rows(acc, a, lda, 1, b, words, nv, MR);
 }
 
-FOCI_INLINE void tile_load(vec acc[MR][2], const float *from, int64_t stride)
+FOCI_INLINE void tile_load(vec acc[MR][NV], const float *from, int64_t stride)
 {
 #pragma GCC unroll 12
     for (int r = 0; r < MR; r++) {
-        acc[r][0] = v_load(from + r * stride);
-        acc[r][1] = v_load(from + r * stride + VL);
+#pragma GCC unroll 3
+        for (int v = 0; v < NV; v++) acc[r][v] = v_load(from + r * stride + (int64_t)v * VL);
     }
 }
 
-FOCI_INLINE void tile_store(float *to, int64_t stride, vec acc[MR][2])
+FOCI_INLINE void tile_store(float *to, int64_t stride, vec acc[MR][NV])
 {
 #pragma GCC unroll 12
     for (int r = 0; r < MR; r++) {
-        v_store(to + r * stride, acc[r][0]);
-        v_store(to + r * stride + VL, acc[r][1]);
+#pragma GCC unroll 3
+        for (int v = 0; v < NV; v++) v_store(to + r * stride + (int64_t)v * VL, acc[r][v]);
     }
 }
 
@@ -132,8 +139,8 @@ static inline void pack_transposed(float *panel, const char *const row[NR], foca
     }
 }
 
-/* The packed words of NR columns, from `column` on, of PACK rows (the first and the last; NULL:
- * zeros). */
+/* The packed words of two vectors of columns, from `column` on, of PACK rows (the first and the
+ * last; NULL: zeros). */
 FOCI_INLINE void load_columns(const char *first, const char *last, focal_dtype dtype,
                               int64_t column, int64_t width, vec *lo, vec *hi)
 {

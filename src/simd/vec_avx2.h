@@ -19,6 +19,8 @@ enum {
      * tenth of its instructions. */
     WORDS_A_ROUND = 4,
     ROWS_A_POINTER = 1, /* of a tile's left side */
+    ROWS_AHEAD = 0,
+    LOW_ROWS = 3, /* of the lowest tile */
     PACK = 1
 };
 

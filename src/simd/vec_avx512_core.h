@@ -12,11 +12,20 @@
 typedef __m512 vec;
 
 enum {
-    VL = 16,           /* lanes of a vector */
-    MR = 12,           /* rows of a register tile: 12 x 2 accumulators, 2 operands, 6 to spare */
-    NR = 32,           /* columns of a register tile: two vectors */
-    WORDS_A_ROUND = 1, /* of a sum, in a tile's loop: 24 multiply-adds are enough */
-    ROWS_A_POINTER = 3 /* of a tile's left side: 12 pointers are too many */
+    VL = 16, /* lanes of a vector */
+#ifdef FOCI_WIDE_TILE
+    MR = 8,             /* rows of a register tile: 8 x 3 accumulators, 3 operands, 5 to spare */
+    NR = 48,            /* columns of a register tile: three vectors */
+    ROWS_A_POINTER = 4, /* of a tile's left side */
+    ROWS_AHEAD = 24,    /* words, that alternating rows are asked for */
+#else
+    MR = 12,            /* 12 x 2 accumulators, 2 operands, 6 to spare */
+    NR = 32,            /* two vectors */
+    ROWS_A_POINTER = 3, /* 12 pointers are too many */
+    ROWS_AHEAD = 0,     /* not at all: what was measured came by itself */
+#endif
+    LOW_ROWS = MR / 4, /* of the lowest tile */
+    WORDS_A_ROUND = 1  /* of a sum, in a tile's loop: 24 multiply-adds are enough */
 };
 
 static inline vec v_load(const float *p)

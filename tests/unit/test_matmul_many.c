@@ -10,6 +10,7 @@
 static const matmul_spec long_sums[] = {
     /* one lap and two, one span and two, at their edges */
     {.M = 65, .N = 33, .K = 640}, {.M = 97, .N = 65, .K = 641}, {.M = 80, .N = 64, .K = 672},
+    {.M = 69, .N = 80, .K = 640}, {.M = 71, .N = 81, .K = 641}, {.M = 99, .N = 96, .K = 640},
     {.M = 70, .N = 40, .K = 2048}, {.M = 95, .N = 70, .K = 2049}, {.M = 66, .N = 97, .K = 2080},
     {.M = 81, .N = 50, .K = 4096, .w = FOCAL_Q4_K}, {.M = 128, .N = 35, .K = 4352, .w = FOCAL_Q4_1},
     {.M = 65, .N = 34, .K = 2304, .w = FOCAL_Q8_0, .has_bias = true, .adds = true},
@@ -66,7 +67,7 @@ static void run_fenced(focal_ctx *ctx, const matmul_spec *spec, uint64_t seed)
 static void nothing_outside_is_read(void **state)
 {
     static const int64_t M[] = {65, 70, 79, 80, 81, 96, 97, 111};
-    static const int64_t N[] = {1, 31, 32, 33, 64};
+    static const int64_t N[] = {1, 31, 32, 33, 47, 48, 49, 64, 80, 81, 95};
     static const int64_t K[] = {32, 33, 62, 64, 90, 96, 288};
     static const focal_dtype types[] = {FOCAL_BF16, FOCAL_F32, FOCAL_Q4_1, FOCAL_Q8_0, FOCAL_Q4_K};
     uint64_t seed = 1;

@@ -19,14 +19,14 @@
 /* Rows of x that lies transposed are packed in strips, whole tiles and whole vectors, in which they
  * alternate: nothing is turned. */
 enum {
-    STRIP = 4 * MR,
+    STRIP = MR % VL == 0 || VL % MR == 0 ? VL : 4 * MR,
     ROW_BLOCK = 1008, /* rows of x packed at a time, whole tiles: bounds the scratch */
-    ITEM_PANELS = 4,  /* of an item at most: 288 KiB of float32 at K = 576, in a cache of 1 MiB */
+    ITEM_PANELS = 4,  /* of an item at most: 432 KiB of float32 at K = 576, in a cache of 1 MiB */
     PACK_LINES = 32,  /* of words, of an x that lies transposed, packed at a time */
     CACHE_WORDS = 128 * 1024, /* of a tile's or strip's rows and an item's panels together */
     CACHE_SETS = 64           /* of the first cache: addresses as many lines apart share a set */
 };
-_Static_assert(STRIP % VL == 0, "a strip is whole vectors");
+_Static_assert(STRIP % VL == 0 && STRIP % MR == 0, "a strip is whole vectors and tiles");
 _Static_assert(ROW_BLOCK % STRIP == 0, "a block of rows is whole tiles and strips");
 
 /* Where row m of such an x begins. */
@@ -45,7 +45,7 @@ static void pack_x_transposed(const product *p, float *x, int64_t first, int64_t
     const int64_t columns = foci_round_up(rows, STRIP);
     for (int64_t w = begin; w < end; w++) {
         const char *line = x_line(a, w * PACK), *last = x_line(a, w * PACK + PACK - 1);
-        for (int64_t m = 0; m < columns; m += NR) {
+        for (int64_t m = 0; m < columns; m += 2 * VL) {
             vec lo, hi;
             load_columns(line, last, a->x_dtype, first + m, a->M, &lo, &hi);
             v_zip(&lo, &hi);
@@ -70,53 +70,65 @@ static void pack_lines(void *arg, int64_t index, int32_t thread)
     pack_x_transposed(c->p, c->x, c->row, c->rows, begin, end);
 }
 
-/* sums (MR,NR) of `rows` rows of x, from row m of the block on, against a panel. The sum is cut
- * into blocks, which loses less than one long sum. */
+/* sums (MR,NR) of `rows` rows of x, from row m of the block on, against `nv` vectors of a panel.
+ * The sum is cut into blocks, which loses less than one long sum. */
 FOCI_INLINE void sum_tile(const product *p, int64_t m, const float *panel, float *sums,
-                          const int rows, const int step)
+                          const int nv, const int rows, const int step)
 {
     const float *x = p->x + (step == 1 ? m * p->x_words : strip_at(p, m));
     const int64_t lda = step == 1 ? p->x_words : 1;
     for (int64_t w = 0; w < p->words; w += p->sum_words) {
         const int64_t words = foci_min64(p->words - w, p->sum_words);
-        vec acc[MR][2];
+        vec acc[MR][NV];
 #pragma GCC unroll 12
-        for (int r = 0; r < rows; r++) acc[r][0] = acc[r][1] = v_zero();
-        tile_dot_rows(acc, x + w * step, lda, step, panel + w * NR, words, 2, rows);
+        for (int r = 0; r < rows; r++)
+#pragma GCC unroll 3
+            for (int v = 0; v < nv; v++) acc[r][v] = v_zero();
+        tile_dot_rows(acc, x + w * step, lda, step, panel + w * NR, words, nv, rows);
 #pragma GCC unroll 12
         for (int r = 0; r < rows; r++) {
-            float *sum = sums + (int64_t)r * NR;
-            v_store(sum, w > 0 ? v_add(v_load(sum), acc[r][0]) : acc[r][0]);
-            v_store(sum + VL, w > 0 ? v_add(v_load(sum + VL), acc[r][1]) : acc[r][1]);
+#pragma GCC unroll 3
+            for (int v = 0; v < nv; v++) {
+                float *sum = sums + (int64_t)r * NR + (int64_t)v * VL;
+                v_store(sum, w > 0 ? v_add(v_load(sum), acc[r][v]) : acc[r][v]);
+            }
         }
     }
 }
 
 /* The same for up to MR rows, no tile higher than it must be. */
 FOCI_INLINE void sum_some(const product *p, int64_t m, int64_t rows, const float *panel,
-                          float sums[MR * NR], const int step)
+                          float sums[MR * NR], const int nv, const int step)
 {
-    if (rows > MR - 3)
-        sum_tile(p, m, panel, sums, MR, step);
+    if (rows > MR - LOW_ROWS)
+        sum_tile(p, m, panel, sums, nv, MR, step);
     else if (rows > MR / 2)
-        sum_tile(p, m, panel, sums, MR - 3, step);
-    else if (rows > 3)
-        sum_tile(p, m, panel, sums, MR / 2, step);
+        sum_tile(p, m, panel, sums, nv, MR - LOW_ROWS, step);
+    else if (rows > LOW_ROWS)
+        sum_tile(p, m, panel, sums, nv, MR / 2, step);
     else
-        sum_tile(p, m, panel, sums, 3, step);
+        sum_tile(p, m, panel, sums, nv, LOW_ROWS, step);
 }
 
-/* The same for either form of x. Where the rows end, a tile of rows that lie apart begins so much
- * earlier. Returns the sums of row m. */
-static const float *sum_rows(const product *p, int64_t m, int64_t rows, const float *panel,
-                             float sums[MR * NR])
+/* The same for either form of x, and for the panel's outputs that there are. Where the rows end, a
+ * tile of rows that lie apart begins so much earlier. Returns the sums of row m. */
+static const float *sum_rows(int64_t m, int64_t rows, const packed_panel *at, float sums[MR * NR])
 {
-    if (p->a->x_is_transposed) {
-        sum_some(p, m, rows, panel, sums, STRIP);
+    const product *p = at->p;
+    const bool is_narrow = NV > 2 && p->a->N - at->n <= 2 * VL;
+    if (p->a->x_is_transposed && is_narrow) {
+        sum_some(p, m, rows, at->words, sums, 2, STRIP);
         return sums;
     }
-    const int64_t height = foci_round_up(rows, 3), early = foci_min64(m, height - rows);
-    sum_some(p, m - early, height, panel, sums, 1);
+    if (p->a->x_is_transposed) {
+        sum_some(p, m, rows, at->words, sums, NV, STRIP);
+        return sums;
+    }
+    const int64_t height = foci_round_up(rows, LOW_ROWS), early = foci_min64(m, height - rows);
+    if (is_narrow)
+        sum_some(p, m - early, height, at->words, sums, 2, 1);
+    else
+        sum_some(p, m - early, height, at->words, sums, NV, 1);
     return sums + early * NR;
 }
 
@@ -137,7 +149,7 @@ static void multiply_tile(const many_call *c, int64_t m, const packed_panel *at)
     float sums[MR * NR];
     const int64_t rows = foci_min64(c->rows - m, MR), columns = at->p->a->N - at->n;
     expect_outputs(at->p->a, c->row + m, rows, at->n);
-    const float *from = sum_rows(at->p, m, rows, at->words, sums);
+    const float *from = sum_rows(m, rows, at, sums);
     for (int64_t r = 0; r < rows; r++, from += NR) {
         if (columns >= NR) /* most: the compiler makes them of whole vectors */
             finish_row(at->p->a, c->row + m + r, at->n, from, NR);
@@ -151,8 +163,8 @@ static void multiply_gated(const many_call *c, int64_t m, const packed_panel *at
 {
     float sums[2][MR * NR];
     const int64_t rows = foci_min64(c->rows - m, MR), columns = at->p->a->N - at->n;
-    const float *from = sum_rows(at->p, m, rows, at->words, sums[0]), *up = NULL;
-    if (c->count > 1) up = sum_rows(at[1].p, m, rows, at[1].words, sums[1]);
+    const float *from = sum_rows(m, rows, at, sums[0]), *up = NULL;
+    if (c->count > 1) up = sum_rows(m, rows, &at[1], sums[1]);
     for (int64_t r = 0; r < rows; r++) {
         finish_gated(c, c->row + m + r, at->n, from + r * NR, up ? up + r * NR : NULL,
                      foci_min64(columns, NR));

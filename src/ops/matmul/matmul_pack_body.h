@@ -5,6 +5,8 @@
 
 #include "ops/matmul/matmul_product_body.h"
 
+_Static_assert(NV % 2 == 0 || PACK == 1, "columns of two rows are packed two vectors at a time");
+
 enum {
     PACK_AHEAD = 24, /* rows, that those to be packed next are asked for */
     CACHE_LINE = 64
@@ -58,12 +60,17 @@ static void pack_panels_transposed(const product *p, sum_span span, int64_t n, i
             row[i] = k + i < span.end ? foci_weights_row(&p->w, k + i, begin, width, buffer) : NULL;
         }
         for (int64_t c = 0; c < count; c++) {
-            vec lo, hi;
-            load_columns(row[0], row[PACK - 1], p->w.row_dtype, n - begin + c * NR, width, &lo,
-                         &hi);
-            v_zip(&lo, &hi);
-            v_store(panels + c * span.panel_words, lo);
-            v_store(panels + c * span.panel_words + VL, hi);
+            float *to = panels + c * span.panel_words;
+            const int64_t column = n - begin + c * NR;
+            for (int at = 0; at + VL < NR; at += 2 * VL) {
+                vec lo, hi;
+                load_columns(row[0], row[PACK - 1], p->w.row_dtype, column + at, width, &lo, &hi);
+                v_zip(&lo, &hi);
+                v_store(to + at, lo);
+                v_store(to + at + VL, hi);
+            }
+            if (NV % 2 == 1) /* of single floats: a vector is a vector of words */
+                v_store(to + NR - VL, words_at(row[0], p->w.row_dtype, column + NR - VL, width));
         }
     }
 }
