@@ -26,14 +26,15 @@ FOCI_INLINE void tile_dot_word(vec acc[MR][NV], const float *const row[MR / ROWS
                                int64_t lda, int64_t at, const float *b, const int nv,
                                const int rows)
 {
-    vec right[NV];
-#pragma GCC unroll 3
-    for (int v = 0; v < nv; v++) right[v] = v_load(b + (int64_t)v * VL);
+    /* No loop over vectors: where there are two, compilers make fewer instructions of this. */
+    const vec b0 = v_load(b), b1 = nv > 1 ? v_load(b + VL) : v_zero();
+    const vec b2 = nv > 2 ? v_load(b + NR - VL) : v_zero();
 #pragma GCC unroll 12
     for (int r = 0; r < rows; r++) {
         const vec x = v_set1(row[r / ROWS_A_POINTER][r % ROWS_A_POINTER * lda + at]);
-#pragma GCC unroll 3
-        for (int v = 0; v < nv; v++) acc[r][v] = v_dot(acc[r][v], x, right[v]);
+        acc[r][0] = v_dot(acc[r][0], x, b0);
+        if (nv > 1) acc[r][1] = v_dot(acc[r][1], x, b1);
+        if (nv > 2) acc[r][NV - 1] = v_dot(acc[r][NV - 1], x, b2);
     }
 }
 
@@ -66,21 +67,22 @@ FOCI_INLINE void tile_dot(vec acc[MR][NV], const float *a, int64_t lda, const fl
     tile_dot_rows(acc, a, lda, 1, b, words, nv, MR);
 }
 
-FOCI_INLINE void tile_load(vec acc[MR][NV], const float *from, int64_t stride)
+/* Of tiles with two vectors a row. */
+FOCI_INLINE void tile_load(vec acc[MR][2], const float *from, int64_t stride)
 {
 #pragma GCC unroll 12
     for (int r = 0; r < MR; r++) {
-#pragma GCC unroll 3
-        for (int v = 0; v < NV; v++) acc[r][v] = v_load(from + r * stride + (int64_t)v * VL);
+        acc[r][0] = v_load(from + r * stride);
+        acc[r][1] = v_load(from + r * stride + VL);
     }
 }
 
-FOCI_INLINE void tile_store(float *to, int64_t stride, vec acc[MR][NV])
+FOCI_INLINE void tile_store(float *to, int64_t stride, vec acc[MR][2])
 {
 #pragma GCC unroll 12
     for (int r = 0; r < MR; r++) {
-#pragma GCC unroll 3
-        for (int v = 0; v < NV; v++) v_store(to + r * stride + (int64_t)v * VL, acc[r][v]);
+        v_store(to + r * stride, acc[r][0]);
+        v_store(to + r * stride + VL, acc[r][1]);
     }
 }
 
