@@ -45,7 +45,7 @@ static void pack_x_transposed(const product *p, float *x, int64_t first, int64_t
     const int64_t columns = foci_round_up(rows, STRIP);
     for (int64_t w = begin; w < end; w++) {
         const char *line = x_line(a, w * PACK), *last = x_line(a, w * PACK + PACK - 1);
-        for (int64_t m = 0; m < columns; m += 2 * VL) {
+        for (int64_t m = 0; m < columns; m += (int64_t)2 * VL) {
             vec lo, hi;
             load_columns(line, last, a->x_dtype, first + m, a->M, &lo, &hi);
             v_zip(&lo, &hi);
@@ -115,7 +115,7 @@ FOCI_INLINE void sum_some(const product *p, int64_t m, int64_t rows, const float
 static const float *sum_rows(int64_t m, int64_t rows, const packed_panel *at, float sums[MR * NR])
 {
     const product *p = at->p;
-    const bool is_narrow = NV > 2 && p->a->N - at->n <= 2 * VL;
+    const bool is_narrow = NV > 2 && p->a->N - at->n <= (int64_t)2 * VL;
     if (p->a->x_is_transposed && is_narrow) {
         sum_some(p, m, rows, at->words, sums, 2, STRIP);
         return sums;
