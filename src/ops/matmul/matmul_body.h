@@ -19,7 +19,7 @@
 /* Rows of x that lies transposed are packed in strips, whole tiles and whole vectors, in which they
  * alternate: nothing is turned. */
 enum {
-    STRIP = MR % VL == 0 || VL % MR == 0 ? VL : 4 * MR,
+    STRIP = VL % MR == 0 ? VL : 4 * MR,
     ROW_BLOCK = 1008, /* rows of x packed at a time, whole tiles: bounds the scratch */
     ITEM_PANELS = 4,  /* of an item at most: 432 KiB of float32 at K = 576, in a cache of 1 MiB */
     PACK_LINES = 32,  /* of words, of an x that lies transposed, packed at a time */
