@@ -180,6 +180,7 @@ static focal_status open_shard(foci_shards *s, const char *path, bool checks_ids
         return status;
     }
     s->count++;
+    s->info.contents = foci_check_words(s->info.contents, &one->header.header_check, 1);
     s->info.token_count += (int64_t)one->header.token_count;
     s->info.document_count += (int64_t)one->header.document_count;
     return FOCAL_OK;
@@ -228,7 +229,7 @@ focal_status foci_shards_open(focal_ctx *ctx, const char *folder, bool checks_id
     *out = NULL;
     foci_shards *s = foci_alloc(ctx, 1, sizeof *s);
     if (!s) return FOCAL_ENOMEM;
-    *s = (foci_shards){.ctx = ctx};
+    *s = (foci_shards){.ctx = ctx, .info.contents = FOCI_CHECK_BEGIN};
     const focal_status status = open_all(s, folder, checks_ids);
     if (status != FOCAL_OK) {
         foci_shards_close(s);

@@ -18,6 +18,7 @@ typedef struct foci_shards_info {
     int32_t vocab;        /* ids are below it */
     int32_t end;          /* the id that stands behind a document; -1: none does */
     uint64_t fingerprint; /* of the tokenizer */
+    uint64_t contents;    /* a checksum of what all shards hold, as they were cut */
 } foci_shards_info;
 
 /* Writing. The folder appears when finish is called and all went well; until then the files are in

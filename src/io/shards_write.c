@@ -22,6 +22,7 @@ struct foci_shard_writer {
     char *folder, *temporary; /* where it goes, where it is now */
     foci_writer *file;        /* NULL: the next id opens a shard */
     foci_shard_header header;
+    uint64_t contents;   /* checksum of the shards that are closed */
     uint64_t *documents; /* (FOCI_SHARD_DOCUMENTS) that began in this shard */
     int32_t buffered;
     bool is_wide, has_document, is_pending; /* pending: a document begins with the next id */
@@ -101,6 +102,7 @@ focal_status foci_shard_writer_open(focal_ctx *ctx, const char *folder,
     w->ctx = ctx;
     w->options = *options;
     if (w->options.shard_tokens == 0) w->options.shard_tokens = FOCI_SHARD_TOKENS;
+    w->contents = FOCI_CHECK_BEGIN;
     w->is_wide = options->vocab > UINT16_MAX + 1;
     w->folder = foci_alloc(ctx, length + 1, 1);
     w->documents = foci_alloc(ctx, FOCI_SHARD_DOCUMENTS, sizeof *w->documents);
@@ -169,6 +171,7 @@ static focal_status close_shard(foci_shard_writer *w, bool is_last)
         foci_check_words(FOCI_CHECK_BEGIN, w->documents, header->document_count);
     header->flags = is_last ? FOCI_SHARD_LAST : 0;
     header->header_check = foci_shard_header_check(header);
+    w->contents = foci_check_words(w->contents, &header->header_check, 1);
     foci_writer_replace(w->file, 0, header, sizeof *header);
     foci_writer *file = w->file;
     w->file = NULL;
@@ -237,7 +240,8 @@ focal_status foci_shard_writer_finish(foci_shard_writer *writer, foci_shards_inf
                 .shard_count = (int32_t)header->index + 1,
                 .vocab = w->options.vocab,
                 .end = w->options.end,
-                .fingerprint = w->options.fingerprint};
+                .fingerprint = w->options.fingerprint,
+                .contents = w->contents};
         foci_free(w->ctx, w->temporary);
         w->temporary = NULL;
     }

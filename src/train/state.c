@@ -23,6 +23,7 @@ enum {
     AT_SHARD_TOKENS,
     AT_SHARD_DOCUMENTS,
     AT_SHARD_FINGERPRINT,
+    AT_SHARD_CONTENTS,
     AT_SPIKE_COUNT,
     AT_SPIKE_SKIPS,
     AT_SPIKE_LOSSES,
@@ -66,6 +67,7 @@ static void pack(const foci_state *s, int64_t optimiser_steps, int64_t to[STATE_
     to[AT_SHARD_TOKENS] = s->shards.token_count;
     to[AT_SHARD_DOCUMENTS] = s->shards.document_count;
     to[AT_SHARD_FINGERPRINT] = (int64_t)s->shards.fingerprint;
+    to[AT_SHARD_CONTENTS] = (int64_t)s->shards.contents;
     to[AT_SPIKE_COUNT] = s->spikes.count;
     to[AT_SPIKE_SKIPS] = s->spikes.skips;
     for (int n = 0; n < FOCI_SPIKE_LOSSES; n++)
@@ -208,6 +210,26 @@ static focal_status take_blocks(const foci_checkpoint *from, const block_list *l
     return FOCAL_OK;
 }
 
+/* Steps would go on with other data than those before them. */
+static focal_status check_shards(focal_ctx *ctx, const foci_checkpoint *from,
+                                 const int64_t numbers[STATE_COUNT], const foci_shards_info *shards)
+{
+    const bool has_size = numbers[AT_SHARD_TOKENS] == shards->token_count &&
+                          numbers[AT_SHARD_DOCUMENTS] == shards->document_count;
+    const bool has_tokenizer = numbers[AT_SHARD_FINGERPRINT] == (int64_t)shards->fingerprint;
+    if (has_size && has_tokenizer && numbers[AT_SHARD_CONTENTS] == (int64_t)shards->contents)
+        return FOCAL_OK;
+    return foci_fail(ctx, FOCAL_EINVAL,
+                     "%s: made with other shards: %lld tokens in %lld documents, those of "
+                     "data.shards have %lld in %lld%s",
+                     foci_checkpoint_path(from), (long long)numbers[AT_SHARD_TOKENS],
+                     (long long)numbers[AT_SHARD_DOCUMENTS], (long long)shards->token_count,
+                     (long long)shards->document_count,
+                     !has_tokenizer ? " and another tokenizer"
+                     : has_size     ? ", but not the same ones"
+                                    : "");
+}
+
 static focal_status take(const foci_checkpoint *from, foci_optimiser *o, foci_state *state)
 {
     focal_ctx *ctx = o->trainable->ctx;
@@ -216,19 +238,7 @@ static focal_status take(const foci_checkpoint *from, foci_optimiser *o, foci_st
     foci_state taken = *state;
     FOCAL_TRY(foci_checkpoint_copy(from, &like, numbers));
     FOCAL_TRY(unpack(ctx, from, numbers, &taken));
-    if (numbers[AT_SHARD_TOKENS] != state->shards.token_count ||
-        numbers[AT_SHARD_DOCUMENTS] != state->shards.document_count ||
-        numbers[AT_SHARD_FINGERPRINT] != (int64_t)state->shards.fingerprint)
-        return foci_fail(ctx, FOCAL_EINVAL,
-                         "%s: made with other shards: %lld tokens in %lld documents, those of "
-                         "data.shards have %lld in %lld%s",
-                         foci_checkpoint_path(from), (long long)numbers[AT_SHARD_TOKENS],
-                         (long long)numbers[AT_SHARD_DOCUMENTS],
-                         (long long)state->shards.token_count,
-                         (long long)state->shards.document_count,
-                         numbers[AT_SHARD_FINGERPRINT] == (int64_t)state->shards.fingerprint
-                             ? ""
-                             : " and another tokenizer");
+    FOCAL_TRY(check_shards(ctx, from, numbers, &state->shards));
     block_list list = {0};
     focal_status status = list_blocks(o, numbers, &list);
     if (status == FOCAL_OK) status = take_blocks(from, &list, o);
