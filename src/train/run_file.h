@@ -195,5 +195,7 @@ void foci_run_help(const foci_run_key *key, char out[FOCI_RUN_VALUE]);
 /* The key with a name; -1: there is none. The key whose name is nearest to it; never -1. */
 int foci_run_find(foci_text name);
 int foci_run_nearest(foci_text name);
+/* Whether the key with this name, which must be one, was set by the file or an override. */
+bool foci_run_is_given(const foci_run *run, const char *name);
 
 #endif /* FOCI_TRAIN_RUN_FILE_H */

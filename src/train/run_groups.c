@@ -11,11 +11,6 @@
 /* Tokens that a pass has by default: more of them take more memory and no less time. */
 enum { PASS_TOKENS = 4096 };
 
-static bool is_given(const foci_run *run, const char *name)
-{
-    return run->is_given[foci_run_find(foci_text_of(name))];
-}
-
 bool foci_run_has_groups(const foci_run *run)
 {
     if (run->learn == FOCI_RUN_LEARN_GROUPS) return run->groups.method != FOCI_RUN_LORA;
@@ -84,12 +79,12 @@ static void take_defaults(foci_run *run)
             (void)foci_run_value_read(&foci_run_keys[key], foci_text_of(defaults[n].value), run,
                                       problem);
     }
-    if (!sees_less(run) && !is_given(run, "objective")) run->objective = FOCI_RUN_LM;
-    if (run->groups.method == FOCI_RUN_LORA && !is_given(run, "optimiser.lr"))
+    if (!sees_less(run) && !foci_run_is_given(run, "objective")) run->objective = FOCI_RUN_LM;
+    if (run->groups.method == FOCI_RUN_LORA && !foci_run_is_given(run, "optimiser.lr"))
         run->optimiser.lr = lora_rate;
-    if (run->groups.method == FOCI_RUN_ONLY_SCALE && !is_given(run, "optimiser.lr"))
+    if (run->groups.method == FOCI_RUN_ONLY_SCALE && !foci_run_is_given(run, "optimiser.lr"))
         run->optimiser.lr = scale_rate;
-    if (is_given(run, "data.accumulation")) return;
+    if (foci_run_is_given(run, "data.accumulation")) return;
     int64_t windows = foci_max64(PASS_TOKENS / run->data.length, 1);
     windows = foci_min64(windows, run->data.batch);
     while (run->data.batch % windows != 0) windows--;
@@ -102,7 +97,7 @@ static focal_status check_frozen(focal_ctx *ctx, const foci_run *run)
         return foci_fail(ctx, FOCAL_EINVAL,
                          "run: learn = groups needs a model that they are fitted to (start.from)");
     if (run->start.rope_base > 0.0 || run->start.yarn_factor > 1.0 || run->start.ramp_steps > 0 ||
-        (is_given(run, "temperature.value") && run->temperature.value != 1.0) ||
+        (foci_run_is_given(run, "temperature.value") && run->temperature.value != 1.0) ||
         run->temperature.kind != FOCI_RUN_T_CONSTANT)
         return foci_fail(ctx, FOCAL_EINVAL,
                          "run: with learn = groups the model stays as it is: no temperature.*, "
@@ -146,8 +141,9 @@ static focal_status check_beside(focal_ctx *ctx, const foci_run *run)
 static focal_status resolve_top(focal_ctx *ctx, foci_run *run)
 {
     const int64_t K = run->groups.count;
-    if (!is_given(run, "groups.top")) run->groups.top = foci_min64(run->groups.top, K);
-    if (!is_given(run, "groups.top_fit")) run->groups.top_fit = foci_min64(run->groups.top_fit, K);
+    if (!foci_run_is_given(run, "groups.top")) run->groups.top = foci_min64(run->groups.top, K);
+    if (!foci_run_is_given(run, "groups.top_fit"))
+        run->groups.top_fit = foci_min64(run->groups.top_fit, K);
     if (run->groups.top == 0 && foci_run_has_routers(run))
         return foci_fail(ctx, FOCAL_EINVAL,
                          "run: groups.top is 0, which is window and sinks alone: for groups.method "
@@ -163,8 +159,8 @@ static focal_status resolve_balance(focal_ctx *ctx, foci_run *run)
 {
     const bool is_sign = run->groups.balance == FOCI_RUN_BALANCE_SIGN;
     const bool is_moved = is_sign || run->groups.balance == FOCI_RUN_BALANCE_BIAS;
-    if (is_sign && !is_given(run, "groups.rate")) run->groups.rate = 0.11;
-    if (is_sign && !is_given(run, "groups.rate_end")) run->groups.rate_end = 0.01;
+    if (is_sign && !foci_run_is_given(run, "groups.rate")) run->groups.rate = 0.11;
+    if (is_sign && !foci_run_is_given(run, "groups.rate_end")) run->groups.rate_end = 0.01;
     if (is_moved && run->groups.router == FOCI_RUN_ROUTER_RAW)
         return foci_fail(ctx, FOCAL_EINVAL,
                          "run: groups.router = raw has no bias to move: groups.balance must be "

@@ -8,11 +8,6 @@
 /* What learned temperatures begin with (docs/MATH.md, 2). */
 static const double learned_start = 0.6, paper_start = 0.442;
 
-static bool is_given(const foci_run *run, const char *name)
-{
-    return run->is_given[foci_run_find(foci_text_of(name))];
-}
-
 /* Whether a key has the value that it has by default: a run file that was written has every key. */
 static bool is_default(const foci_run *run, int key)
 {
@@ -28,7 +23,7 @@ static bool is_default(const foci_run *run, int key)
 static focal_status resolve_continued(focal_ctx *ctx, foci_run *run)
 {
     static const char prefix[] = "model.";
-    if (!is_given(run, "model.qk_norm")) run->model.qk_norm = FOCI_RUN_QK_GAIN;
+    if (!foci_run_is_given(run, "model.qk_norm")) run->model.qk_norm = FOCI_RUN_QK_GAIN;
     for (int n = 0; n < FOCI_RUN_KEYS; n++) {
         const char *name = foci_run_keys[n].name;
         if (strncmp(name, prefix, sizeof prefix - 1) != 0 || is_default(run, n) ||
@@ -72,7 +67,7 @@ static focal_status resolve_model(focal_ctx *ctx, foci_run *run)
                          run->model.qk_gain);
     if (!is_gpt2) return FOCAL_OK;
 
-    if (!is_given(run, "model.qk_norm")) run->model.qk_norm = FOCI_RUN_QK_NONE;
+    if (!foci_run_is_given(run, "model.qk_norm")) run->model.qk_norm = FOCI_RUN_QK_NONE;
     if (run->model.qk_norm != FOCI_RUN_QK_NONE || !run->model.tied ||
         run->model.kv_heads != run->model.heads ||
         run->model.head_dim * run->model.heads != run->model.width)
@@ -91,7 +86,7 @@ static focal_status resolve_model(focal_ctx *ctx, foci_run *run)
 static focal_status resolve_value(focal_ctx *ctx, foci_run *run)
 {
     const bool is_continued = run->start.from[0] != '\0';
-    const bool is_free = !is_given(run, "temperature.value");
+    const bool is_free = !foci_run_is_given(run, "temperature.value");
     switch ((foci_run_temperature)run->temperature.kind) {
     case FOCI_RUN_T_LEARNED:
         if (is_free) run->temperature.value = is_continued ? 1.0 : learned_start;
@@ -153,12 +148,12 @@ static focal_status resolve_schedule(focal_ctx *ctx, foci_run *run)
         run->schedule.minutes = 0.0;
         return FOCAL_OK;
     }
-    if (has_minutes && !is_given(run, "schedule.steps")) run->schedule.steps = 0;
+    if (has_minutes && !foci_run_is_given(run, "schedule.steps")) run->schedule.steps = 0;
     if (!has_minutes && run->schedule.steps == 0)
         return foci_fail(ctx, FOCAL_EINVAL,
                          "run: neither schedule.steps nor schedule.minutes says when it ends");
     if (run->schedule.steps == 0) return FOCAL_OK;
-    if (!is_given(run, "schedule.warmup"))
+    if (!foci_run_is_given(run, "schedule.warmup"))
         run->schedule.warmup = foci_min64(run->schedule.warmup, run->schedule.steps / 10);
     if (run->schedule.warmup > run->schedule.steps)
         return foci_fail(ctx, FOCAL_EINVAL, "run: %lld steps of warm-up in a run of %lld",

@@ -45,8 +45,8 @@ void foci_run_accepts(const foci_run_key *key, char out[FOCI_RUN_TEXT])
         break;
     case FOCI_RUN_INTS:
         (void)snprintf(out, FOCI_RUN_TEXT,
-                       "all, or ascending integers, %.0f to %.0f, as in 0,2,5-7", key->least,
-                       key->most);
+                       "all, or up to %d ascending integers, %.0f to %.0f, as in 0,2,5-7",
+                       FOCI_RUN_LIST, key->least, key->most);
         break;
     }
 }
@@ -295,6 +295,11 @@ int foci_run_distance(foci_text a, foci_text b)
         }
     }
     return row[b_bytes];
+}
+
+bool foci_run_is_given(const foci_run *run, const char *name)
+{
+    return run->is_given[foci_run_find(foci_text_of(name))];
 }
 
 int foci_run_nearest(foci_text name)
