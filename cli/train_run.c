@@ -72,6 +72,13 @@ static void show_note(void *user, const char *sentence)
     (void)fprintf(stderr, "%s\n", sentence);
 }
 
+static void show_warning(void *user, const char *sentence)
+{
+    (void)user;
+    cli_progress("%s", "");
+    (void)fprintf(stderr, "%s\n", sentence);
+}
+
 static bool must_stop(void *user)
 {
     (void)user;
@@ -182,15 +189,25 @@ static void print_end(const focal_run *run, const train_request *request,
         printf("the model is %s/model\n", out);
 }
 
+/* What can be done about a spike is not what is set already. */
+static int fail_spiked(const focal_run *run, const train_request *request, const char *sentence)
+{
+    char on_spike[FOCAL_RUN_VALUE];
+    if (focal_run_get(run, "on_spike", on_spike) == FOCAL_OK && strcmp(on_spike, "skip") == 0)
+        return cli_fail("%s; leaving steps out does not help: a lower optimiser.lr in another "
+                        "folder may, or a higher spike_threshold here",
+                        sentence);
+    return cli_fail("%s; `focal %s %s --set on_spike=skip` leaves such steps out", sentence,
+                    request->verb, request->out);
+}
+
 static int end_run(focal_ctx *ctx, focal_status status, const focal_run *run,
                    const train_request *request, const focal_train_result *result, const display *d)
 {
     int code = CLI_DONE;
     if (status != FOCAL_OK) return cli_fail_ctx(ctx, status);
     if (result->end == FOCAL_TRAIN_SPIKED)
-        code = cli_fail("%s; `focal %s %s --set on_spike=skip` leaves such steps out",
-                        d->is_quiet ? d->note : "the state before it is saved", request->verb,
-                        request->out);
+        code = fail_spiked(run, request, d->is_quiet ? d->note : "the state before it is saved");
     else if (result->end == FOCAL_TRAIN_STOPPED)
         code = 128 + (int)asked;
     if (request->is_json) {
@@ -210,6 +227,7 @@ int train_run(focal_ctx *ctx, focal_run *run, const train_request *request)
                                      .on_validation = show_validation,
                                      .on_sample = show_sample,
                                      .on_note = show_note,
+                                     .on_warning = show_warning,
                                      .must_stop = must_stop};
     focal_train_result result = {0};
     (void)signal(SIGINT, on_signal);

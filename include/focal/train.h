@@ -65,8 +65,9 @@ typedef struct focal_train_watch {
     void (*on_step)(void *user, const focal_train_step *step);
     void (*on_validation)(void *user, int64_t step, double loss);
     void (*on_sample)(void *user, int64_t step, const char *text); /* UTF-8 */
-    void (*on_note)(void *user, const char *sentence); /* "resumed at step 200", "step 31 left out:
-                                                          ..." */
+    void (*on_note)(void *user, const char *sentence);             /* "resumed at step 200" */
+    void (*on_warning)(void *user, const char *sentence); /* what is wrong and does not end the run:
+                                                             "step 31 left out: ..." */
     bool (*must_stop)(void *user); /* asked after every step: true saves and ends */
 } focal_train_watch;
 

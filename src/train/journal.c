@@ -108,7 +108,7 @@ focal_status foci_journal_skip(foci_journal *journal, int64_t step, const char *
 {
     const foci_log_field field = text_field("skipped", why);
     FOCAL_TRY(foci_log_put(journal->log, step, &field, 1));
-    foci_journal_note(journal, "step %lld left out: %s", (long long)step, why);
+    foci_journal_warn(journal, "step %lld left out: %s", (long long)step, why);
     return FOCAL_OK;
 }
 
@@ -148,6 +148,17 @@ void foci_journal_note(const foci_journal *journal, const char *format, ...)
     (void)vsnprintf(note, sizeof note, format, values);
     va_end(values);
     journal->watch.on_note(journal->watch.user, note);
+}
+
+void foci_journal_warn(const foci_journal *journal, const char *format, ...)
+{
+    char warning[NOTE_BYTES];
+    va_list values;
+    if (!journal->watch.on_warning) return;
+    va_start(values, format);
+    (void)vsnprintf(warning, sizeof warning, format, values);
+    va_end(values);
+    journal->watch.on_warning(journal->watch.user, warning);
 }
 
 bool foci_journal_must_stop(void *journal)

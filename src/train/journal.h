@@ -27,6 +27,8 @@ focal_status foci_journal_validation(foci_journal *journal, int64_t step,
 focal_status foci_journal_sample(foci_journal *journal, int64_t step, const char *text);
 void foci_journal_note(const foci_journal *journal, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+void foci_journal_warn(const foci_journal *journal, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 bool foci_journal_must_stop(void *journal);
 
 #endif /* FOCI_TRAIN_JOURNAL_H */

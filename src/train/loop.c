@@ -130,7 +130,7 @@ static focal_status resume(session *s)
     s->state = foci_state_first(&s->start.info);
     FOCAL_TRY(
         foci_state_load(s->optimiser, &s->state, s->folder.checkpoints, &s->is_resumed, note));
-    if (note[0] != '\0') foci_journal_note(&s->journal, "passed over: %s", note);
+    if (note[0] != '\0') foci_journal_warn(&s->journal, "passed over: %s", note);
     s->is_saved = s->is_resumed;
     s->first_step = s->state.step;
     s->before = s->state.seconds;
@@ -145,7 +145,7 @@ static focal_status open_samples(session *s)
     if (!s->has_samples) return FOCAL_OK;
     const char *obstacle = foci_sample_obstacle(s->start.trainable);
     if (obstacle) {
-        foci_journal_note(&s->journal, "%s", obstacle);
+        foci_journal_warn(&s->journal, "%s", obstacle);
         s->has_samples = false;
         return FOCAL_OK;
     }
@@ -166,14 +166,16 @@ static focal_status open_session(session *s, const char *folder)
     FOCAL_TRY(open_optimiser(s));
     /* What is wrong with the settings is known by now: only a run that can begin leaves a folder.
      */
+    bool is_changed = false;
     FOCAL_TRY(foci_run_folder_open(s->ctx, folder, &s->folder));
-    FOCAL_TRY(foci_run_folder_settle(&s->folder, &s->run));
-    if (s->start.note[0] != '\0') foci_journal_note(&s->journal, "%s", s->start.note);
+    FOCAL_TRY(foci_run_folder_compare(&s->folder, &s->run, &is_changed));
+    if (s->start.note[0] != '\0') foci_journal_warn(&s->journal, "%s", s->start.note);
     if (foci_run_has_routers(&s->run) && s->run.groups.balance == FOCI_RUN_BALANCE_SINKHORN)
         foci_journal_note(
             &s->journal, "not causal: Sinkhorn balances whole sequences, so losses of steps are no "
                          "language model's; validation is without it");
-    return resume(s);
+    FOCAL_TRY(resume(s));
+    return is_changed ? foci_run_write(s->ctx, s->folder.run_conf, &s->run) : FOCAL_OK;
 }
 
 static void close_session(session *s)
@@ -304,6 +306,14 @@ static focal_status read_step(session *s)
                      (long long)s->state.step + 1);
 }
 
+static focal_status fail_memory(const session *s, int32_t windows)
+{
+    return foci_fail(s->ctx, FOCAL_ENOMEM,
+                     "a pass of %d windows of %lld tokens does not fit in memory: lower data.batch "
+                     "or data.length, raise data.accumulation, or set recompute",
+                     windows, (long long)s->run.data.length);
+}
+
 /* The gradient of the whole step and its losses; *pairs are those of attention without groups. */
 static focal_status find_gradient(session *s, foci_batch_loss *loss, double *pairs)
 {
@@ -325,7 +335,9 @@ static focal_status find_gradient(session *s, foci_batch_loss *loss, double *pai
         foci_batch_loss part;
         const foci_batch batch =
             foci_feed_pass(&s->feed, &s->order, (int32_t)pass * windows, windows);
-        FOCAL_TRY(foci_backward(trainable, &batch, &options, &part));
+        const focal_status status = foci_backward(trainable, &batch, &options, &part);
+        if (status == FOCAL_ENOMEM) return fail_memory(s, windows);
+        if (status != FOCAL_OK) return status;
         foci_batch_loss_add(loss, &part);
         *pairs += count_pairs(&batch);
     }
@@ -348,7 +360,7 @@ static void note_speed(session *s, double tokens, double pairs, double seconds)
 static void watch_groups(session *s, double largest_load)
 {
     if (!foci_collapse_found(&s->collapse, s->start.groups, largest_load)) return;
-    foci_journal_note(&s->journal,
+    foci_journal_warn(&s->journal,
                       "groups collapse: %.0f %% of the keys of a router are in one group, and were "
                       "for %d steps; a higher groups.rate or a lower optimiser.lr keeps them apart",
                       100.0 * largest_load, FOCI_COLLAPSE_STEPS);
@@ -462,12 +474,13 @@ static focal_status run_session(session *s)
 {
     bool is_over = false;
     if (s->is_resumed && foci_pace_is_over(&s->pace, s->state.step, s->state.seconds) &&
-        !must_validate(s, true) && !must_sample(s, true) && foci_run_folder_has_summary(&s->folder))
+        !must_validate(s, true) && !must_sample(s, true) &&
+        foci_run_folder_has_summary(&s->folder) && foci_has_result(&s->start, &s->folder))
         return FOCAL_OK; /* finished before; s->end says so already */
     if (s->is_resumed)
         foci_journal_note(&s->journal, "resumed at step %lld", (long long)s->state.step);
-    foci_run_folder_forget(&s->folder);
     FOCAL_TRY(foci_journal_open(&s->journal, &s->folder, s->is_resumed ? s->state.step : -1));
+    foci_run_folder_forget(&s->folder);
     for (;;) {
         FOCAL_TRY(between_steps(s, &is_over));
         if (is_over) break;

@@ -2,6 +2,8 @@
  * compute with, and the groups as an adapter for that. */
 #include "train/result.h"
 
+#include <unistd.h>
+
 #include "base/error.h"
 #include "model/save.h"
 #include "train/group_result.h"
@@ -20,6 +22,13 @@ static focal_status write_beside(const foci_start *start, const foci_run *run, i
     const focal_status status = foci_write_adapter(start, run, step, model, folder->adapter);
     focal_model_close(model);
     return status;
+}
+
+bool foci_has_result(const foci_start *start, const foci_run_folder *folder)
+{
+    if (start->model) return access(folder->adapter_config, F_OK) == 0;
+    return access(folder->model, F_OK) == 0 &&
+           (!start->groups || access(folder->adapter, F_OK) == 0);
 }
 
 focal_status foci_write_result(const foci_start *start, const foci_run *run, int64_t step,

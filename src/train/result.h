@@ -14,4 +14,7 @@ focal_status foci_check_result(const foci_start *start);
 focal_status foci_write_result(const foci_start *start, const foci_run *run, int64_t step,
                                const foci_run_folder *folder);
 
+/* Whether what foci_write_result() makes is still in the folder. */
+bool foci_has_result(const foci_start *start, const foci_run_folder *folder);
+
 #endif /* FOCI_TRAIN_RESULT_H */

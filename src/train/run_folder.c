@@ -1,6 +1,7 @@
 /* The folder of a run. */
 #include "train/run_folder.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -28,8 +29,13 @@ static focal_status name_parts(foci_run_folder *f, const char *path)
         char **to;
         const char *name;
     } parts[] = {
-        {&f->run_conf, "run.conf"},       {&f->log, "log.jsonl"}, {&f->events, "events"},
-        {&f->checkpoints, "checkpoints"}, {&f->model, "model"},   {&f->adapter, "adapter"},
+        {&f->run_conf, "run.conf"},
+        {&f->log, "log.jsonl"},
+        {&f->events, "events"},
+        {&f->checkpoints, "checkpoints"},
+        {&f->model, "model"},
+        {&f->adapter, "adapter"},
+        {&f->adapter_config, "adapter_config.json"},
         {&f->summary, "summary.json"},
     };
     const size_t bytes = strlen(path);
@@ -61,10 +67,26 @@ static focal_status take_lock(foci_run_folder *f)
     return status;
 }
 
+/* A folder that no run has settled holds nothing that a run would write over: what is there is
+ * somebody's, perhaps the very model that this run begins with. */
+static focal_status check_foreign(const foci_run_folder *f)
+{
+    const char *const results[] = {f->model, f->adapter, f->adapter_config, f->log, f->summary};
+    if (access(f->run_conf, F_OK) == 0) return FOCAL_OK;
+    for (size_t n = 0; n < FOCAL_COUNT(results); n++)
+        if (access(results[n], F_OK) == 0)
+            return foci_fail(f->ctx, FOCAL_EINVAL,
+                             "%s: is there already, without the run.conf of a run that made it: "
+                             "take another folder",
+                             results[n]);
+    return FOCAL_OK;
+}
+
 focal_status foci_run_folder_open(focal_ctx *ctx, const char *path, foci_run_folder *folder)
 {
     *folder = (foci_run_folder){.ctx = ctx, .lock = -1};
     focal_status status = name_parts(folder, path);
+    if (status == FOCAL_OK) status = check_foreign(folder);
     if (status == FOCAL_OK) status = make_directory(ctx, path);
     if (status == FOCAL_OK) status = take_lock(folder);
     if (status == FOCAL_OK) status = make_directory(ctx, folder->events);
@@ -76,8 +98,9 @@ focal_status foci_run_folder_open(focal_ctx *ctx, const char *path, foci_run_fol
 void foci_run_folder_close(foci_run_folder *folder)
 {
     if (!folder->ctx) return;
-    char *const texts[] = {folder->path,        folder->run_conf, folder->log,     folder->events,
-                           folder->checkpoints, folder->model,    folder->adapter, folder->summary};
+    char *const texts[] = {folder->path,    folder->run_conf,       folder->log,
+                           folder->events,  folder->checkpoints,    folder->model,
+                           folder->adapter, folder->adapter_config, folder->summary};
     if (folder->lock >= 0) (void)close(folder->lock);
     for (size_t n = 0; n < FOCAL_COUNT(texts); n++) foci_free(folder->ctx, texts[n]);
     *folder = (foci_run_folder){0};
@@ -96,38 +119,75 @@ static bool may_differ(const char *key)
     return false;
 }
 
-static focal_status compare(const foci_run_folder *folder, const foci_run *run, const foci_run *old,
-                            bool *is_changed)
+/* Whether key n has another value than before. */
+static bool differs(const foci_run *run, const foci_run *old, int n)
 {
-    *is_changed = false;
-    for (int n = 0; n < FOCI_RUN_KEYS; n++) {
-        char value[FOCI_RUN_VALUE], before[FOCI_RUN_VALUE];
-        foci_run_value(run, n, value);
-        foci_run_value(old, n, before);
-        if (strcmp(value, before) == 0) continue;
-        *is_changed = true;
-        if (!may_differ(foci_run_keys[n].name))
-            return foci_fail(folder->ctx, FOCAL_EINVAL,
-                             "%.200s: there is a run with '%s' = %.*s, this one has %.*s: take "
-                             "another folder",
-                             folder->path, foci_run_keys[n].name, SHOWN, before, SHOWN, value);
-    }
-    return FOCAL_OK;
+    char value[FOCI_RUN_VALUE], before[FOCI_RUN_VALUE];
+    foci_run_value(run, n, value);
+    foci_run_value(old, n, before);
+    return strcmp(value, before) != 0;
 }
 
-focal_status foci_run_folder_settle(const foci_run_folder *folder, const foci_run *run)
+/* The first key that differs and must not; -1: none. What was set is named before what follows from
+ * it. */
+static int find_difference(const foci_run *run, const foci_run *old)
 {
-    bool is_changed = true;
-    if (access(folder->run_conf, F_OK) == 0) {
-        foci_run *old = foci_alloc(folder->ctx, 1, sizeof *old);
-        if (!old) return FOCAL_ENOMEM;
-        foci_run_init(old);
-        focal_status status = foci_run_read(folder->ctx, folder->run_conf, old);
-        if (status == FOCAL_OK) status = compare(folder, run, old, &is_changed);
-        foci_free(folder->ctx, old);
-        if (status != FOCAL_OK) return status;
+    int found = -1;
+    for (int n = FOCI_RUN_KEYS; n-- > 0;) {
+        if (!differs(run, old, n) || may_differ(foci_run_keys[n].name)) continue;
+        if (found < 0 || run->is_given[n] || !run->is_given[found]) found = n;
     }
-    return is_changed ? foci_run_write(folder->ctx, folder->run_conf, run) : FOCAL_OK;
+    return found;
+}
+
+static focal_status compare(const foci_run_folder *folder, const foci_run *run, const foci_run *old)
+{
+    char value[FOCI_RUN_VALUE], before[FOCI_RUN_VALUE];
+    const int n = find_difference(run, old);
+    if (n < 0) return FOCAL_OK;
+    foci_run_value(run, n, value);
+    foci_run_value(old, n, before);
+    return foci_fail(folder->ctx, FOCAL_EINVAL,
+                     "%.200s: there is a run with '%s' = %.*s, this one has %.*s: take another "
+                     "folder",
+                     folder->path, foci_run_keys[n].name, SHOWN, before, SHOWN, value);
+}
+
+static bool is_empty_folder(const char *path)
+{
+    DIR *stream = opendir(path);
+    if (!stream) return true;
+    const struct dirent *file = readdir(stream);
+    while (file && (strcmp(file->d_name, ".") == 0 || strcmp(file->d_name, "..") == 0))
+        file = readdir(stream);
+    (void)closedir(stream);
+    return !file;
+}
+
+/* Whether a step was taken in the folder: before that, its settings bind nobody. */
+static bool has_begun(const foci_run_folder *folder)
+{
+    struct stat log;
+    return (stat(folder->log, &log) == 0 && log.st_size > 0) ||
+           !is_empty_folder(folder->checkpoints);
+}
+
+focal_status foci_run_folder_compare(const foci_run_folder *folder, const foci_run *run,
+                                     bool *is_changed)
+{
+    *is_changed = true;
+    if (access(folder->run_conf, F_OK) != 0 || !has_begun(folder)) return FOCAL_OK;
+    foci_run *old = foci_alloc(folder->ctx, 1, sizeof *old);
+    if (!old) return FOCAL_ENOMEM;
+    foci_run_init(old);
+    focal_status status = foci_run_read(folder->ctx, folder->run_conf, old);
+    if (status == FOCAL_OK) status = compare(folder, run, old);
+    if (status == FOCAL_OK) {
+        *is_changed = false;
+        for (int n = 0; n < FOCI_RUN_KEYS; n++) *is_changed |= differs(run, old, n);
+    }
+    foci_free(folder->ctx, old);
+    return status;
 }
 
 /* JSON has no word for what is no number. */

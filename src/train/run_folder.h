@@ -8,19 +8,21 @@
 
 typedef struct foci_run_folder {
     focal_ctx *ctx;
-    char *path, *run_conf, *log, *events, *checkpoints, *model, *adapter, *summary;
+    char *path, *run_conf, *log, *events, *checkpoints, *model, *adapter, *adapter_config, *summary;
     int lock; /* file descriptor; below 0: none */
 } foci_run_folder;
 
 /* Makes what is missing of the folder and takes its lock. FOCAL_EIO, or FOCAL_EINVAL when another
- * process has it; *folder is then closed. */
+ * process has it or it holds results without a run.conf; *folder is then closed. */
 focal_status foci_run_folder_open(focal_ctx *ctx, const char *path, foci_run_folder *folder);
 void foci_run_folder_close(foci_run_folder *folder); /* an empty one is fine */
 
-/* Writes the settings of a new run, or compares them with those of the run that is there:
+/* Compares the settings with those of the run that is there, where that has taken a step:
  * FOCAL_EINVAL with the first key that differs. Keys that change what is kept, shown or done about
- * spikes, and the path of the shards, may differ: the new ones are then written. */
-focal_status foci_run_folder_settle(const foci_run_folder *folder, const foci_run *run);
+ * spikes, and the path of the shards, may differ. *is_changed: run.conf does not say these settings
+ * yet; it is written once nothing else can refuse them. */
+focal_status foci_run_folder_compare(const foci_run_folder *folder, const foci_run *run,
+                                     bool *is_changed);
 
 /* What summary.json says. */
 typedef struct foci_run_summary {

@@ -143,6 +143,7 @@ static focal_status train_with(focal_ctx *ctx, const tiny_run *tiny, const char 
                                     .on_validation = note_validation,
                                     .on_sample = note_sample,
                                     .on_note = note_note,
+                                    .on_warning = note_note,
                                     .must_stop = stop_there};
     char shards[SET_BYTES];
     focal_run *run = NULL;
