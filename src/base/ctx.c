@@ -344,12 +344,33 @@ static void *take_kept(focal_ctx *ctx, size_t bytes)
     return block;
 }
 
+/* Gives the largest kept block back that is too small for `bytes`, but more than half of them:
+ * where sizes grow a little from call to call, the last ones would stay beside the one that
+ * replaces them. */
+static void give_outgrown(focal_ctx *ctx, size_t bytes)
+{
+    int best = -1;
+    pthread_mutex_lock(&ctx->lock);
+    for (int n = 0; n < KEPT_BLOCKS; n++) {
+        const size_t have = ctx->kept[n] ? header_of(ctx->kept[n])->bytes : 0;
+        if (have >= bytes || have <= bytes / 2) continue;
+        if (best < 0 || have > header_of(ctx->kept[best])->bytes) best = n;
+    }
+    void *block = best >= 0 ? ctx->kept[best] : NULL;
+    if (best >= 0) ctx->kept[best] = NULL;
+    pthread_mutex_unlock(&ctx->lock);
+    if (block) give_block(ctx, block);
+}
+
 void *foci_scratch(focal_ctx *ctx, size_t count, size_t size)
 {
     const size_t bytes = block_bytes(count, size);
     if (!bytes) return no_memory(ctx, count, size);
     void *block = take_kept(ctx, bytes);
-    if (!block) block = take_block(ctx, bytes);
+    if (!block) {
+        give_outgrown(ctx, bytes);
+        block = take_block(ctx, bytes);
+    }
     if (!block) {
         focal_ctx_trim(ctx); /* kept blocks of other sizes may be what is missing */
         block = take_block(ctx, bytes);

@@ -287,12 +287,25 @@ static void kept_scratch_makes_room(void **state)
     meter m = {0};
     focal_ctx *ctx = open_metered(&m, 1);
     m.byte_limit = atomic_load(&m.bytes) + 10000;
-    void *first = foci_scratch(ctx, 6000, 1);
+    void *first = foci_scratch(ctx, 4000, 1); /* below half of the next */
     foci_scratch_free(ctx, first);
     void *second = foci_scratch(ctx, 9000, 1); /* fits only when the first one goes back */
     assert_aligned(second);
     assert_null(foci_scratch(ctx, 9000, 1));
     foci_scratch_free(ctx, second);
+    focal_ctx_close(ctx);
+    assert_int_equal(atomic_load(&m.blocks), 0);
+}
+
+static void outgrown_scratch_goes_back(void **state)
+{
+    (void)state;
+    meter m = {0};
+    focal_ctx *ctx = open_metered(&m, 1);
+    const size_t empty = focal_ctx_memory(ctx).now_bytes;
+    for (size_t bytes = 100000; bytes < 200000; bytes += 10000) /* each larger than what is kept */
+        foci_scratch_free(ctx, foci_scratch(ctx, bytes, 1));
+    assert_true(focal_ctx_memory(ctx).now_bytes - empty < 200000);
     focal_ctx_close(ctx);
     assert_int_equal(atomic_load(&m.blocks), 0);
 }
@@ -686,6 +699,7 @@ int main(void)
         cmocka_unit_test(refused_memory_is_reported),
         cmocka_unit_test(scratch_is_kept_for_the_next_call),
         cmocka_unit_test(kept_scratch_makes_room),
+        cmocka_unit_test(outgrown_scratch_goes_back),
         cmocka_unit_test(every_item_runs_once),
         cmocka_unit_test(items_start_in_ascending_order),
         cmocka_unit_test(many_small_batches),
