@@ -1,5 +1,4 @@
 /* focal export: a model in the other format, or in another type. */
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -7,18 +6,12 @@
 #include "focal/export.h"
 #include "model_file.h"
 #include "options.h"
+#include "stop.h"
 #include "writing.h"
 
 #define TYPES "f32, f16, bf16, q8_0, q4_0, q4_1, q5_0, q5_1, q2_K to q6_K, iq4_nl"
 
 enum { BAR = 30, LAST_TYPE = FOCAL_IQ4_NL };
-
-static volatile sig_atomic_t stopped_by; /* a signal */
-
-static void on_stop(int number)
-{
-    stopped_by = number;
-}
 
 static bool on_progress(void *user, int64_t done, int64_t total)
 {
@@ -34,7 +27,7 @@ static bool on_progress(void *user, int64_t done, int64_t total)
                      speed > 0.0 ? (double)(total - done) / speed : 0.0);
     else
         cli_progress("%s", "");
-    return stopped_by == 0;
+    return !stop_is_asked();
 }
 
 static void print_summary(const focal_export_result *r, double seconds)
@@ -55,22 +48,19 @@ static void print_summary(const focal_export_result *r, double seconds)
 static int run_export(focal_ctx *ctx, const char *in, const char *out,
                       const focal_export_options *given)
 {
-    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
     focal_export_options options = *given;
     focal_export_result result;
     double started = writing_seconds();
     options.on_progress = on_progress;
     options.user = &started;
-    /* What is half written is removed before the program ends. */
-    for (size_t n = 0; n < CLI_COUNT(numbers); n++) (void)signal(numbers[n], on_stop);
+    stop_catch(); /* what is half written is removed before the program ends */
     const focal_status status = focal_model_export(ctx, in, out, &options, &result);
     cli_progress("%s", "");
     if (status == FOCAL_OK) {
         print_summary(&result, writing_seconds() - started);
         return CLI_DONE;
     }
-    if (stopped_by > 0) return stopped_by == SIGINT ? CLI_INTERRUPTED : 128 + (int)stopped_by;
-    return cli_fail_ctx(ctx, status);
+    return stop_is_asked() ? stop_code() : cli_fail_ctx(ctx, status);
 }
 
 int cli_export(int argc, char **argv)

@@ -7,6 +7,7 @@
 #include "focal/corpus.h"
 #include "focal/model.h"
 #include "model_file.h"
+#include "stop.h"
 #include "text_folder.h"
 #include "tokenize_files.h"
 #include "train.h"
@@ -165,7 +166,7 @@ static int fit(const fit_request *f)
     /* What is wrong is said before any work is done. */
     code = status == FOCAL_OK ? make_settings(ctx, f, run) : cli_fail_ctx(ctx, status);
     if (code == CLI_DONE && f->train.texts.count > 0) code = add_texts(ctx, f, run);
-    if (code == CLI_DONE && files_stopped() >= 0) code = files_stopped();
+    if (code == CLI_DONE && stop_is_asked()) code = stop_code();
     if (code == CLI_DONE) code = train_run(ctx, run, &f->train);
     focal_run_free(run);
     focal_ctx_close(ctx);

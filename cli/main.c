@@ -43,8 +43,11 @@ int main(int argc, char **argv)
     else
         code = cli_run_verb("focal", "focal: attention that looks where it matters.", verbs,
                             CLI_COUNT(verbs), argc, argv);
-    /* A full disk or a closed pipe must not look like success. */
+    /* A full disk or a closed pipe must not look like success; what went wrong before says more. */
     errno = 0;
-    if (fflush(stdout) != 0 || ferror(stdout)) code = cli_output_failed();
+    if (fflush(stdout) != 0 || ferror(stdout)) {
+        const int failed = cli_output_failed();
+        if (code == CLI_DONE) code = failed;
+    }
     return code;
 }

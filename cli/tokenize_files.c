@@ -1,22 +1,15 @@
 /* focal tokenize -o: what is done is shown on a terminal, and told in one line at the end. */
 #include "tokenize_files.h"
 
-#include <signal.h>
 #include <stdio.h>
 
 #include "cli.h"
 #include "output.h"
+#include "stop.h"
 #include "writing.h"
 
 /* GGUF's names: dbrx splits by Llama 3's pattern and nothing else. */
 static const char *const split_names[] = {"qwen2", "gpt-2", "dbrx"};
-
-static volatile sig_atomic_t stopped_by; /* a signal */
-
-static void on_stop(int number)
-{
-    stopped_by = number;
-}
 
 /* When it began, and when the line was last shown. */
 typedef struct clock_line {
@@ -34,7 +27,7 @@ static bool is_due(clock_line *line)
 static bool on_read(void *user, const focal_corpus_progress *p)
 {
     clock_line *line = user;
-    if (!is_due(line)) return stopped_by == 0;
+    if (!is_due(line)) return !stop_is_asked();
     const double seconds = writing_seconds() - line->started;
     const double speed = seconds > 0.0 ? (double)p->read_bytes / seconds : 0.0;
     char left[32] = "";
@@ -48,20 +41,18 @@ static bool on_read(void *user, const focal_corpus_progress *p)
     else
         cli_progress("%.0f MB read, %lld documents, %.0f MB/s%s", 1e-6 * (double)p->read_bytes,
                      (long long)p->documents, 1e-6 * speed, left);
-    return stopped_by == 0;
+    return !stop_is_asked();
 }
 
 static bool on_merge(void *user, int64_t done, int64_t total)
 {
     if (is_due(user)) cli_progress("%lld of %lld pairs joined", (long long)done, (long long)total);
-    return stopped_by == 0;
+    return !stop_is_asked();
 }
 
 static focal_corpus corpus_of(const cli_texts *paths, const files_options *o, clock_line *line)
 {
-    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
-    /* What is half written is removed before the program ends. */
-    for (size_t n = 0; n < CLI_COUNT(numbers); n++) (void)signal(numbers[n], on_stop);
+    stop_catch(); /* what is half written is removed before the program ends */
     line->started = line->shown = writing_seconds();
     return (focal_corpus){.paths = paths->items,
                           .path_count = paths->count,
@@ -71,15 +62,10 @@ static focal_corpus corpus_of(const cli_texts *paths, const files_options *o, cl
                           .user = line};
 }
 
-int files_stopped(void)
-{
-    return stopped_by > 0 ? 128 + (int)stopped_by : -1;
-}
-
 /* The exit code of a call that failed. */
 static int failed(const focal_ctx *ctx, focal_status status)
 {
-    return stopped_by > 0 ? files_stopped() : cli_fail_ctx(ctx, status);
+    return stop_is_asked() ? stop_code() : cli_fail_ctx(ctx, status);
 }
 
 int files_train(focal_ctx *ctx, const cli_texts *paths, const files_options *o)

@@ -17,12 +17,9 @@ typedef struct files_options {
     bool is_quiet;      /* nothing is said at the end of what went well */
 } files_options;
 
-/* Both return an exit code; SIGINT, SIGTERM and SIGHUP are caught from then on. */
+/* Both return an exit code; signals are noted from then on (stop.h). */
 int files_train(focal_ctx *ctx, const cli_texts *paths, const files_options *o);
 int files_tokenize(focal_ctx *ctx, const focal_tokenizer *tokenizer, const cli_texts *paths,
                    const files_options *o);
-
-/* The exit code of the signal that came since, or -1: none did. */
-int files_stopped(void);
 
 #endif /* CLI_TOKENIZE_FILES_H */

@@ -19,7 +19,7 @@ typedef struct train_request {
 } train_request;
 
 /* Trains in request->out with the progress on stderr, and says at the end where the result is. The
- * run must be resolved. Returns the exit code, 130 or 143 after a signal. */
+ * run must be resolved. Returns the exit code, that of a signal too (stop.h). */
 int train_run(focal_ctx *ctx, focal_run *run, const train_request *request);
 
 /* "DIR/run.conf" of an argument that is the folder of a run, or false; whether an argument is a run

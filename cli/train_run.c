@@ -1,6 +1,5 @@
 /* A training run as people see it: a line that keeps up with it, a plain one now and then where
  * there is no terminal, and at the end where the model is. Signals save and end it. */
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,20 +9,13 @@
 #include "json_text.h"
 #include "measure.h"
 #include "model_file.h"
+#include "stop.h"
 #include "train.h"
 
 enum { PEAK_SAMPLES = 5, PATH_BYTES = 4096, SENTENCE_BYTES = 1024, SUMMARY_BYTES = 4096 };
 
 static const double line_seconds = 0.1;   /* between lines on a terminal */
 static const double plain_seconds = 10.0; /* and elsewhere */
-
-/* The signal that asked for the end; 0: none. */
-static volatile sig_atomic_t asked;
-
-static void on_signal(int number)
-{
-    asked = number;
-}
 
 typedef struct display {
     bool is_quiet, is_terminal;
@@ -82,7 +74,7 @@ static void show_warning(void *user, const char *sentence)
 static bool must_stop(void *user)
 {
     (void)user;
-    return asked != 0;
+    return stop_is_asked();
 }
 
 /* Operations a second that the machine reaches now, the median of a few short samples; 0 where it
@@ -209,7 +201,7 @@ static int end_run(focal_ctx *ctx, focal_status status, const focal_run *run,
     if (result->end == FOCAL_TRAIN_SPIKED)
         code = fail_spiked(run, request, d->is_quiet ? d->note : "the state before it is saved");
     else if (result->end == FOCAL_TRAIN_STOPPED)
-        code = 128 + (int)asked;
+        code = stop_code();
     if (request->is_json) {
         const int printed = print_summary(request->out);
         if (code == CLI_DONE) code = printed;
@@ -230,8 +222,7 @@ int train_run(focal_ctx *ctx, focal_run *run, const train_request *request)
                                      .on_warning = show_warning,
                                      .must_stop = must_stop};
     focal_train_result result = {0};
-    (void)signal(SIGINT, on_signal);
-    (void)signal(SIGTERM, on_signal);
+    stop_catch();
     const double peak = request->is_quiet ? 0.0 : find_peak(ctx, run);
     const focal_status status = focal_train(ctx, run, request->out, peak, &watch, &result);
     cli_progress("%s", "");

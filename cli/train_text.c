@@ -7,6 +7,7 @@
 
 #include "focal/corpus.h"
 #include "measure.h"
+#include "stop.h"
 #include "text_folder.h"
 #include "text_plan.h"
 #include "tokenize_files.h"
@@ -97,10 +98,10 @@ static int train_on(const work *w)
         const focal_status status = focal_run_new(w->ctx, &run);
         code = status == FOCAL_OK ? make_settings(w, run) : cli_fail_ctx(w->ctx, status);
     }
-    if (code == CLI_DONE && files_stopped() >= 0) code = files_stopped();
+    if (code == CLI_DONE && stop_is_asked()) code = stop_code();
     if (code == CLI_DONE)
         code = train_run(w->ctx, run, w->request);
-    else if (code == files_stopped() && !w->request->is_quiet)
+    else if (code == stop_code() && !w->request->is_quiet)
         (void)fprintf(stderr, "stopped before the first step; the same command goes on\n");
     focal_run_free(run);
     return code;
