@@ -94,8 +94,25 @@ int train_go_on(const char *path, const train_request *request)
     return train_from_file(path, NULL, request);
 }
 
+/* Run files have a name of their own, so that one among texts is a mistake. */
+static int check_run_files(const cli_texts *texts)
+{
+    const char *found = NULL;
+    for (int32_t n = 0; n < texts->count && texts->count > 1; n++) {
+        if (!train_is_run_file(texts->items[n])) continue;
+        if (found)
+            return cli_wrong("train: one run file at a time, not %s and %s", found,
+                             texts->items[n]);
+        found = texts->items[n];
+    }
+    if (!found) return CLI_DONE;
+    return cli_wrong("train: %s is a run file, which names shards: no texts beside it", found);
+}
+
 static int start(train_request *request, const char *from)
 {
+    const int code = check_run_files(&request->texts);
+    if (code != CLI_DONE) return code;
     const char *first = request->texts.items[0];
     char path[TRAIN_PATH_BYTES];
     const bool is_one = request->texts.count == 1;
