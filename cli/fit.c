@@ -148,11 +148,14 @@ static int add_texts(focal_ctx *ctx, const fit_request *f, focal_run *run)
 {
     const train_request *r = &f->train;
     char shards[TEXT_PATH_BYTES];
+    text_folder folder;
     int64_t bytes = 0;
     int code = text_check(&r->texts, &bytes);
     if (code == CLI_DONE) code = text_path(r->out, "shards", shards);
-    if (code == CLI_DONE) code = text_folder_open(r);
-    if (code == CLI_DONE) code = make_shards(ctx, f, run, shards);
+    if (code == CLI_DONE) code = text_folder_open(r, &folder);
+    if (code != CLI_DONE) return code;
+    code = make_shards(ctx, f, run, shards);
+    text_folder_close(&folder, code);
     return code == CLI_DONE ? train_set_text(ctx, run, "data.shards", shards) : code;
 }
 
@@ -212,6 +215,8 @@ static int start(fit_request *f)
         r->out = r->texts.items[0];
         return train_go_on(path, r);
     }
+    if (r->texts.count == 1 && !r->out && text_folder_is_begun(r->texts.items[0]))
+        return text_folder_unready(r->verb, r->texts.items[0]);
     const int code = find_run_file(f);
     if (code != CLI_DONE) return code;
     if (r->texts.count == 0 && !f->run_file && !f->model)

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -17,7 +18,8 @@
 
 enum { LOOK_BYTES = 4096, RECORD_BYTES = 64 << 20, LEAST_RATIO = 3 };
 
-static const char record_name[] = "texts.txt";
+static const char record_name[] = "texts.txt", record_part[] = "texts.txt.part";
+static const char lock_name[] = "lock";
 
 int text_path(const char *folder, const char *name, char path[TEXT_PATH_BYTES])
 {
@@ -138,13 +140,18 @@ static int compare_records(const train_request *request, const char *before, con
         request->texts.items[line - 1], out);
 }
 
+static bool is_ours(const char *name)
+{
+    return strcmp(name, ".") == 0 || strcmp(name, "..") == 0 || strcmp(name, lock_name) == 0 ||
+           strcmp(name, record_part) == 0; /* of a process that was killed in just that moment */
+}
+
 static int check_empty(const char *folder)
 {
     DIR *stream = opendir(folder);
     if (!stream) return cli_fail("%s: %s", folder, strerror(errno));
     const struct dirent *file = readdir(stream);
-    while (file && (strcmp(file->d_name, ".") == 0 || strcmp(file->d_name, "..") == 0))
-        file = readdir(stream);
+    while (file && is_ours(file->d_name)) file = readdir(stream);
     const int code =
         file
             ? cli_fail("%s: is there already, holds '%.64s', and no run on texts began in it; give "
@@ -156,10 +163,12 @@ static int check_empty(const char *folder)
 }
 
 /* Under another name first: half a record would say that the texts have changed. */
-static int write_record(const char *path, const char *text)
+static int write_record(const char *folder, const char *text)
 {
-    char temporary[TEXT_PATH_BYTES + 8];
-    (void)snprintf(temporary, sizeof temporary, "%s.part", path);
+    char path[TEXT_PATH_BYTES], temporary[TEXT_PATH_BYTES];
+    int code = text_path(folder, record_name, path);
+    if (code == CLI_DONE) code = text_path(folder, record_part, temporary);
+    if (code != CLI_DONE) return code;
     FILE *file = fopen(temporary, "w");
     if (!file) return cli_fail("%s: %s", path, strerror(errno));
     const bool is_put = fputs(text, file) >= 0;
@@ -171,34 +180,96 @@ static int write_record(const char *path, const char *text)
     return CLI_DONE;
 }
 
+static bool has_stage(const char *folder)
+{
+    return text_has(folder, "tokenizer.json") || text_has(folder, "shards") ||
+           text_has(folder, "run.conf");
+}
+
+/* Until a stage is finished nothing depends on the texts, and they may be other ones. */
 static int settle(const train_request *request, const char *now)
 {
-    char path[TEXT_PATH_BYTES], part[TEXT_PATH_BYTES + 8];
-    const char *out = request->out;
-    int code = text_path(out, record_name, path);
-    if (code != CLI_DONE) return code;
-    if (mkdir(out, 0777) != 0 && errno != EEXIST) return cli_fail("%s: %s", out, strerror(errno));
-    if (!text_has(out, record_name)) {
-        (void)snprintf(part, sizeof part, "%s.part", path);
-        (void)unlink(part); /* of a process that was killed in just that moment */
-        code = check_empty(out);
-        return code == CLI_DONE ? write_record(path, now) : code;
-    }
+    char path[TEXT_PATH_BYTES];
     size_t bytes = 0;
-    char *before = cli_read_text(path, RECORD_BYTES, &bytes);
+    if (!text_has(request->out, record_name) || !has_stage(request->out))
+        return write_record(request->out, now);
+    int code = text_path(request->out, record_name, path);
+    char *before = code == CLI_DONE ? cli_read_text(path, RECORD_BYTES, &bytes) : NULL;
     if (!before) return CLI_FAILED;
     code = compare_records(request, before, now);
     free(before);
     return code;
 }
 
-int text_folder_open(const train_request *request)
+/* The lock of the run, which the library takes later: a lock of the system's, which goes with the
+ * process. One without a name was removed by a process that failed in this moment. */
+static int take_lock(text_folder *folder)
+{
+    char path[TEXT_PATH_BYTES];
+    struct stat info;
+    const int code = text_path(folder->path, lock_name, path);
+    if (code != CLI_DONE) return code;
+    folder->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (folder->lock < 0) return cli_fail("%s: %s", path, strerror(errno));
+    const bool is_taken = flock(folder->lock, LOCK_EX | LOCK_NB) == 0;
+    const int error = errno;
+    if (is_taken && fstat(folder->lock, &info) == 0 && info.st_nlink > 0) return CLI_DONE;
+    (void)close(folder->lock);
+    return is_taken || error == EWOULDBLOCK
+               ? cli_fail("%s: another process trains in this folder", folder->path)
+               : cli_fail("%s: %s", path, strerror(error));
+}
+
+static int open_folder(text_folder *folder)
+{
+    const char *path = folder->path;
+    folder->is_made = mkdir(path, 0777) == 0;
+    if (!folder->is_made && errno != EEXIST) return cli_fail("%s: %s", path, strerror(errno));
+    /* Before anything is left in a folder of others. */
+    const int code = text_has(path, record_name) ? CLI_DONE : check_empty(path);
+    return code == CLI_DONE ? take_lock(folder) : code;
+}
+
+int text_folder_open(const train_request *request, text_folder *folder)
 {
     char *now = NULL;
+    *folder = (text_folder){.path = request->out, .lock = -1};
     int code = make_record(request, &now);
-    if (code == CLI_DONE) code = settle(request, now);
+    if (code == CLI_DONE) code = open_folder(folder);
+    if (code == CLI_DONE) {
+        code = settle(request, now);
+        if (code != CLI_DONE) text_folder_close(folder, code);
+    }
     free(now);
     return code;
+}
+
+static void remove_file(const char *folder, const char *name)
+{
+    char path[TEXT_PATH_BYTES];
+    if (snprintf(path, sizeof path, "%s/%s", folder, name) < TEXT_PATH_BYTES) (void)unlink(path);
+}
+
+void text_folder_close(const text_folder *folder, int code)
+{
+    if (code == CLI_FAILED && !has_stage(folder->path)) {
+        remove_file(folder->path, record_name);
+        remove_file(folder->path, lock_name);
+        if (folder->is_made) (void)rmdir(folder->path);
+    }
+    (void)close(folder->lock);
+}
+
+bool text_folder_is_begun(const char *path)
+{
+    return text_has(path, record_name) && !text_has(path, "run.conf");
+}
+
+int text_folder_unready(const char *verb, const char *path)
+{
+    return cli_wrong("%s: %s was stopped before its first step; the command that began it goes on, "
+                     "with the same texts and -o %s",
+                     verb, path, path);
 }
 
 static void remove_folder(const char *path)

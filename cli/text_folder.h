@@ -11,9 +11,26 @@ enum { TEXT_PATH_BYTES = 4096 };
  * together, compressed ones guessed. Returns an exit code; says what is wrong. */
 int text_check(const cli_texts *texts, int64_t *bytes);
 
+typedef struct text_folder {
+    const char *path;
+    int lock; /* file descriptor */
+    bool is_made;
+} text_folder;
+
 /* Makes the folder with a record of the texts and the request, or sees that it is the folder of the
- * same request. Says what differs; returns an exit code. */
-int text_folder_open(const train_request *request);
+ * same request; where no stage was finished any request will do. Until it is closed no other
+ * process trains there. Says what is wrong; returns an exit code, and nothing is open unless that
+ * is CLI_DONE. */
+int text_folder_open(const train_request *request, text_folder *folder);
+
+/* Before the run, which takes the lock by itself. After a failure, which the code tells, nothing
+ * stays where no stage was finished: not even the record of texts that may be at fault. */
+void text_folder_close(const text_folder *folder, int code);
+
+/* Whether texts were begun with in a folder that is not yet the folder of a run; and, with an exit
+ * code, the sentence that it cannot go on by itself: it lacks what the command line said. */
+bool text_folder_is_begun(const char *path);
+int text_folder_unready(const char *verb, const char *path);
 
 /* "FOLDER/NAME"; an exit code when that is too long. */
 int text_path(const char *folder, const char *name, char path[TEXT_PATH_BYTES]);

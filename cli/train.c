@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include "model_file.h"
+#include "text_folder.h"
 
 enum { ASSIGNMENT_BYTES = 2 * CLI_PATH_BYTES };
 
@@ -124,6 +125,8 @@ static int start(train_request *request, const char *from)
         request->out = first;
         return train_go_on(path, request);
     }
+    if (is_one && !request->out && text_folder_is_begun(first))
+        return text_folder_unready(request->verb, first);
     if (!request->out)
         return cli_wrong("train: -o DIR says where the run goes; see focal train --help");
     if (is_one && train_is_run_file(first)) {

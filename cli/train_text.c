@@ -89,15 +89,24 @@ static int make_settings(const work *w, focal_run *run)
     return status == FOCAL_OK ? CLI_DONE : cli_fail_ctx(w->ctx, status);
 }
 
+/* All that comes before the run, in a folder that is ours alone. */
+static int prepare(const work *w, focal_run *run)
+{
+    text_folder folder;
+    int code = text_folder_open(w->request, &folder);
+    if (code != CLI_DONE) return code;
+    code = make_tokenizer(w);
+    if (code == CLI_DONE) code = make_shards(w);
+    if (code == CLI_DONE) code = make_settings(w, run);
+    text_folder_close(&folder, code);
+    return code;
+}
+
 static int train_on(const work *w)
 {
     focal_run *run = NULL;
-    int code = make_tokenizer(w);
-    if (code == CLI_DONE) code = make_shards(w);
-    if (code == CLI_DONE) {
-        const focal_status status = focal_run_new(w->ctx, &run);
-        code = status == FOCAL_OK ? make_settings(w, run) : cli_fail_ctx(w->ctx, status);
-    }
+    const focal_status status = focal_run_new(w->ctx, &run);
+    int code = status == FOCAL_OK ? prepare(w, run) : cli_fail_ctx(w->ctx, status);
     if (code == CLI_DONE && stop_is_asked()) code = stop_code();
     if (code == CLI_DONE)
         code = train_run(w->ctx, run, w->request);
@@ -130,7 +139,6 @@ int train_from_texts(const train_request *request)
     if (code == CLI_DONE) code = check_sets(&w);
     /* Before there is a folder: it may be too little, and then nothing should stay. */
     if (code == CLI_DONE) code = text_plan_check(w.ctx, w.text_bytes);
-    if (code == CLI_DONE) code = text_folder_open(&asked);
     if (code == CLI_DONE) code = train_on(&w);
     focal_ctx_close(w.ctx);
     return code;
