@@ -4,6 +4,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -24,6 +25,7 @@ enum {
 static const double usual_share = 0.4; /* of the peak that training reaches */
 static const double probe_seconds = 0.4;
 static const double memory_share = 0.5; /* of the machine's: others live here too */
+static const double steps_share = 0.93; /* of a run's time; validation and samples take the rest */
 
 static bool has_bf16(const focal_ctx *ctx)
 {
@@ -210,11 +212,14 @@ static focal_status set_shape(const focal_plan *plan, focal_run *run)
     return status;
 }
 
-/* A text that is read as often as it may be ends the run; else the time does. */
+/* A text that is read as often as it may be ends the run; else the time does. Steps that --set
+ * gives are not cut short by minutes that nobody gave. */
 static focal_status set_end(const train_request *request, const focal_plan *plan, double minutes,
                             focal_run *run)
 {
-    if (is_set(request, "schedule.steps") || is_set(request, "schedule.minutes")) return FOCAL_OK;
+    if (is_set(request, "schedule.minutes")) return FOCAL_OK;
+    if (is_set(request, "schedule.steps"))
+        return request->is_timed ? set_number(run, "schedule.minutes", minutes) : FOCAL_OK;
     const focal_status status = set_number(run, "schedule.warmup", (double)plan->warmup);
     if (status != FOCAL_OK) return status;
     if (plan->seconds < 0.8 * 60.0 * minutes)
@@ -244,8 +249,32 @@ static const char *duration(double seconds, char out[32])
     return out;
 }
 
-static void explain(const focal_plan *plan, double minutes)
+static double get_number(const focal_run *run, const char *key)
 {
+    char value[FOCAL_RUN_VALUE];
+    return focal_run_get(run, key, value) == FOCAL_OK ? strtod(value, NULL) : 0.0;
+}
+
+/* The plan with the end that the settings say, whichever limit comes first. */
+static focal_plan foresee(const focal_plan *plan, const focal_run *run)
+{
+    focal_plan p = *plan;
+    const double steps = get_number(run, "schedule.steps");
+    const double limit = 60.0 * get_number(run, "schedule.minutes");
+    const double step_seconds = plan->seconds / steps_share / (double)plan->steps;
+    const double in_time = limit > 0.0 ? fmax(1.0, floor(limit / step_seconds)) : steps;
+    p.steps = (int64_t)(steps > 0.0 ? fmin(steps, in_time) : in_time);
+    p.seconds = (double)p.steps * step_seconds;
+    p.epochs *= (double)p.steps / (double)plan->steps;
+    return p;
+}
+
+void text_plan_explain(const train_request *request, const focal_plan *planned, double minutes,
+                       const focal_run *run)
+{
+    const focal_plan foreseen = foresee(planned, run), *plan = &foreseen;
+    const int32_t ends = is_set(request, "schedule.steps") + is_set(request, "schedule.minutes");
+    const bool is_short = ends == 0 && planned->seconds < 0.5 * 60.0 * minutes;
     char a[32], b[32], c[32];
     static const char *const reasons[] = {
         [FOCAL_PLAN_TIME] = "as large as the time allows; more minutes give a larger one",
@@ -258,19 +287,18 @@ static void explain(const focal_plan *plan, double minutes)
     (void)fprintf(stderr, "model: %s parameters, %d layers of width %d: %s\n",
                   amount((double)plan->parameter_count, a), plan->layers, plan->width,
                   reasons[plan->limit]);
-    (void)fprintf(
-        stderr, "training: about %s steps of %s tokens, the text %.*f times, in about %s%s\n\n",
-        amount((double)plan->steps, a), amount((double)plan->batch * plan->length, b),
-        plan->epochs < 10.0 ? 1 : 0, plan->epochs,
-        duration(fmin(plan->seconds / 0.93, 60.0 * minutes), c),
-        plan->seconds < 0.5 * 60.0 * minutes ? ": reading it more often would not help" : "");
+    (void)fprintf(stderr,
+                  "training: about %s steps of %s tokens, the text %.*f times, in about %s%s\n\n",
+                  amount((double)plan->steps, a), amount((double)plan->batch * plan->length, b),
+                  plan->epochs < 10.0 ? 1 : 0, plan->epochs, duration(plan->seconds, c),
+                  is_short ? ": reading it more often would not help" : "");
+    if (request->sets.count > ends) (void)fprintf(stderr, "but for what --set says\n");
 }
 
 int text_plan_run(focal_ctx *ctx, const train_request *request, const char *shards, double minutes,
-                  focal_run *run)
+                  focal_plan *plan, focal_run *run)
 {
     focal_shards_info info;
-    focal_plan plan;
     focal_status status = focal_shards_describe(ctx, shards, &info);
     if (status != FOCAL_OK) return cli_fail_ctx(ctx, status);
     focal_plan_input input = {.text_bytes = 4 * info.tokens,
@@ -279,17 +307,13 @@ int text_plan_run(focal_ctx *ctx, const train_request *request, const char *shar
                               .vocab = info.vocab,
                               .minutes = minutes};
     cli_progress("%s", "measuring what the machine can do");
-    status = measure_plan_of(ctx, &input, &plan);
+    status = measure_plan_of(ctx, &input, plan);
     cli_progress("%s", "");
     if (status == FOCAL_OK) status = set_text(run, "data.shards", shards);
     if (status == FOCAL_OK)
         status = focal_run_set(run, has_bf16(ctx) ? "precision=bf16" : "precision=f32");
-    if (status == FOCAL_OK) status = set_shape(&plan, run);
-    if (status == FOCAL_OK) status = set_end(request, &plan, minutes, run);
-    if (status == FOCAL_OK) status = set_samples(ctx, &plan, shards, run);
-    if (status != FOCAL_OK) return cli_fail_ctx(ctx, status);
-    if (!request->is_quiet) explain(&plan, minutes);
-    if (!request->is_quiet && request->sets.count > 0)
-        (void)fprintf(stderr, "but for what --set says\n");
-    return CLI_DONE;
+    if (status == FOCAL_OK) status = set_shape(plan, run);
+    if (status == FOCAL_OK) status = set_end(request, plan, minutes, run);
+    if (status == FOCAL_OK) status = set_samples(ctx, plan, shards, run);
+    return status == FOCAL_OK ? CLI_DONE : cli_fail_ctx(ctx, status);
 }

@@ -13,6 +13,7 @@ typedef struct train_request {
     cli_texts sets;   /* key=value */
     const char *out;  /* -o; NULL: not given */
     double minutes;   /* 0: not given */
+    bool is_timed;    /* of texts: minutes were given, and are not the default */
     int64_t threads;  /* 0: not given */
     int32_t vocab;    /* 0: not given */
     bool is_quiet, is_json;

@@ -76,17 +76,20 @@ static int make_shards(const work *w)
 static int make_settings(const work *w, focal_run *run)
 {
     const train_request *r = w->request;
-    focal_status status = FOCAL_OK;
-    if (text_has(r->out, "run.conf")) {
-        status = focal_run_read(run, w->run_file);
-    } else {
-        const int code = text_plan_run(w->ctx, r, w->shards, minutes_left(w), run);
+    const double minutes = minutes_left(w);
+    const bool is_new = !text_has(r->out, "run.conf");
+    focal_plan plan;
+    focal_status status = is_new ? FOCAL_OK : focal_run_read(run, w->run_file);
+    if (is_new) {
+        const int code = text_plan_run(w->ctx, r, w->shards, minutes, &plan, run);
         if (code != CLI_DONE) return code;
     }
     for (int32_t n = 0; n < r->sets.count && status == FOCAL_OK; n++)
         status = focal_run_set(run, r->sets.items[n]);
     if (status == FOCAL_OK) status = focal_run_resolve(run);
-    return status == FOCAL_OK ? CLI_DONE : cli_fail_ctx(w->ctx, status);
+    if (status != FOCAL_OK) return cli_fail_ctx(w->ctx, status);
+    if (is_new && !r->is_quiet) text_plan_explain(r, &plan, minutes, run);
+    return CLI_DONE;
 }
 
 /* All that comes before the run, in a folder that is ours alone. */
@@ -132,7 +135,8 @@ int train_from_texts(const train_request *request)
 {
     train_request asked = *request;
     work w = {.request = &asked, .began = measure_now()};
-    if (asked.minutes <= 0.0) asked.minutes = default_minutes;
+    asked.is_timed = asked.minutes > 0.0;
+    if (!asked.is_timed) asked.minutes = default_minutes;
     int code = text_check(&asked.texts, &w.text_bytes);
     if (code == CLI_DONE) code = name_parts(&w);
     if (code == CLI_DONE) code = cli_open_ctx(asked.threads, NULL, &w.ctx);
