@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "character.h"
 #include "focal/bench.h"
 #include "json_text.h"
 #include "measure.h"
@@ -45,13 +46,32 @@ static void show_validation(void *user, int64_t step, double loss)
     (void)fprintf(stderr, "step %lld  validation %.4f\n", (long long)step, loss);
 }
 
+/* One line that commands no terminal: a model that has learned little writes any byte. */
+static void print_plain(const char *text)
+{
+    size_t left = strlen(text);
+    while (left > 0) {
+        uint32_t code;
+        const size_t bytes = character_read(text, left, &code);
+        const bool is_control = code < 0x20 || (code >= 0x7F && code < 0xA0);
+        if (*text == '\n' || *text == '\t')
+            (void)fputc(' ', stderr);
+        else if (bytes == 0 || is_control)
+            (void)fputc('?', stderr);
+        else
+            (void)fwrite(text, 1, bytes, stderr);
+        text += bytes > 0 ? bytes : 1;
+        left -= bytes > 0 ? bytes : 1;
+    }
+}
+
 static void show_sample(void *user, int64_t step, const char *text)
 {
     const display *d = user;
     if (d->is_quiet) return;
     cli_progress("%s", "");
     (void)fprintf(stderr, "step %lld  writes: ", (long long)step);
-    for (; *text; text++) (void)fputc(*text == '\n' ? ' ' : *text, stderr); /* a line each */
+    print_plain(text);
     (void)fputc('\n', stderr);
 }
 
