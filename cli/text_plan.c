@@ -13,7 +13,6 @@
 #include "measure.h"
 
 enum {
-    ASSIGNMENT_BYTES = 4096,
     EXCERPT_TOKENS = 200,
     PROMPT_BYTES = 48,
     PROMPT_WORDS = 4,
@@ -132,18 +131,6 @@ static focal_status set_number(focal_run *run, const char *key, double value)
     return focal_run_set(run, assignment);
 }
 
-static focal_status set_text(focal_run *run, const char *key, const char *text)
-{
-    char assignment[2 * ASSIGNMENT_BYTES];
-    size_t used = (size_t)snprintf(assignment, sizeof assignment, "%s=\"", key);
-    for (; *text && used < sizeof assignment - 4; text++) {
-        if (*text == '"' || *text == '\\') assignment[used++] = '\\';
-        assignment[used++] = *text;
-    }
-    (void)snprintf(assignment + used, sizeof assignment - used, "\"");
-    return focal_run_set(run, assignment);
-}
-
 /* The first words of a line that is not trained on. */
 static void find_prompt(const char *text, size_t bytes, char prompt[PROMPT_BYTES])
 {
@@ -167,21 +154,18 @@ static void find_prompt(const char *text, size_t bytes, char prompt[PROMPT_BYTES
     prompt[used] = '\0';
 }
 
-static focal_status set_samples(focal_ctx *ctx, const focal_plan *plan, const char *shards,
-                                focal_run *run)
+static int set_samples(focal_ctx *ctx, const focal_plan *plan, const char *shards, focal_run *run)
 {
     char prompt[PROMPT_BYTES];
     focal_buffer text = {0};
     const int64_t begin = (int64_t)((1.0 - plan->valid_share) * (double)plan->tokens);
     const int64_t left = plan->tokens - begin;
-    focal_status status =
+    const focal_status status =
         focal_shards_text(ctx, shards, begin, left < EXCERPT_TOKENS ? left : EXCERPT_TOKENS, &text);
-    if (status == FOCAL_OK) {
-        find_prompt(text.data, text.bytes, prompt);
-        status = set_text(run, "samples.prompt", prompt);
-    }
+    if (status == FOCAL_OK) find_prompt(text.data, text.bytes, prompt);
     focal_buffer_free(ctx, &text);
-    return status;
+    return status == FOCAL_OK ? train_set_text(ctx, run, "samples.prompt", prompt)
+                              : cli_fail_ctx(ctx, status);
 }
 
 static focal_status set_shape(const focal_plan *plan, focal_run *run)
@@ -309,11 +293,11 @@ int text_plan_run(focal_ctx *ctx, const train_request *request, const char *shar
     cli_progress("%s", "measuring what the machine can do");
     status = measure_plan_of(ctx, &input, plan);
     cli_progress("%s", "");
-    if (status == FOCAL_OK) status = set_text(run, "data.shards", shards);
     if (status == FOCAL_OK)
         status = focal_run_set(run, has_bf16(ctx) ? "precision=bf16" : "precision=f32");
     if (status == FOCAL_OK) status = set_shape(plan, run);
     if (status == FOCAL_OK) status = set_end(request, plan, minutes, run);
-    if (status == FOCAL_OK) status = set_samples(ctx, plan, shards, run);
-    return status == FOCAL_OK ? CLI_DONE : cli_fail_ctx(ctx, status);
+    if (status != FOCAL_OK) return cli_fail_ctx(ctx, status);
+    const int code = train_set_text(ctx, run, "data.shards", shards);
+    return code == CLI_DONE ? set_samples(ctx, plan, shards, run) : code;
 }

@@ -8,7 +8,7 @@
 #include "model_file.h"
 #include "text_folder.h"
 
-enum { ASSIGNMENT_BYTES = 2 * CLI_PATH_BYTES };
+enum { ASSIGNMENT_BYTES = FOCAL_RUN_VALUE + 128 /* of the key */ };
 
 #define RUN_FILE_END ".conf"
 
@@ -39,7 +39,10 @@ int train_set_text(focal_ctx *ctx, focal_run *run, const char *key, const char *
 {
     char assignment[ASSIGNMENT_BYTES];
     size_t used = (size_t)snprintf(assignment, sizeof assignment, "%s=\"", key);
-    for (const char *at = text; *at && used < sizeof assignment - 3; at++) {
+    for (const char *at = text; *at; at++) {
+        if (used + 4 > sizeof assignment)
+            return cli_fail("'%s' is '%.64s...', %zu bytes; no setting takes more than %d", key,
+                            text, strlen(text), FOCAL_RUN_VALUE);
         if (*at == '"' || *at == '\\') assignment[used++] = '\\';
         assignment[used++] = *at;
     }
