@@ -3,10 +3,10 @@
 
 #include <string.h>
 
-#include "base/ctx.h"
 #include "base/error.h"
 #include "base/random.h"
 #include "focal/generate.h"
+#include "text/utf8.h"
 
 enum { SAMPLE_STREAM = 1 << 21 /* of random numbers: weights and data have others */ };
 
@@ -32,28 +32,11 @@ typedef struct sink {
     focal_status status;
 } sink;
 
-static focal_status put(sink *to, const char *text, size_t bytes)
-{
-    focal_buffer *b = to->text;
-    if (bytes > b->capacity - b->bytes) {
-        const size_t capacity = 2 * (b->capacity + bytes);
-        char *grown = foci_alloc(to->ctx, capacity, 1);
-        if (!grown) return FOCAL_ENOMEM;
-        if (b->bytes > 0) memcpy(grown, b->data, b->bytes);
-        foci_free(to->ctx, b->data);
-        b->data = grown;
-        b->capacity = capacity;
-    }
-    if (bytes > 0) memcpy(b->data + b->bytes, text, bytes);
-    b->bytes += bytes;
-    return FOCAL_OK;
-}
-
 static bool on_token(void *user, int32_t id, const char *text, size_t bytes)
 {
     sink *to = user;
     (void)id;
-    to->status = put(to, text, bytes);
+    to->status = foci_buffer_put(to->ctx, to->text, text, bytes);
     return to->status == FOCAL_OK;
 }
 
@@ -108,9 +91,10 @@ focal_status foci_sample(foci_trainable *trainable, const foci_run *run, int64_t
     sink to = {ctx, text, FOCAL_OK};
     focal_ids ids = {0};
     focal_status status = encode_prompt(trainable, run, &ids);
-    if (status == FOCAL_OK) status = put(&to, run->samples.prompt, strlen(run->samples.prompt));
+    if (status == FOCAL_OK)
+        status = foci_buffer_put(ctx, text, run->samples.prompt, strlen(run->samples.prompt));
     if (status == FOCAL_OK) status = write_text(trainable, run, step, &ids, &to);
-    if (status == FOCAL_OK) status = put(&to, "", 1);
+    if (status == FOCAL_OK) status = foci_buffer_put(ctx, text, "", 1);
     focal_ids_free(ctx, &ids);
     return status;
 }
