@@ -51,7 +51,7 @@ static void print_plain(const char *text)
 {
     size_t left = strlen(text);
     while (left > 0) {
-        uint32_t code;
+        uint32_t code = 0;
         const size_t bytes = character_read(text, left, &code);
         const bool is_control = code < 0x20 || (code >= 0x7F && code < 0xA0);
         if (*text == '\n' || *text == '\t')
