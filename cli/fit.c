@@ -101,9 +101,10 @@ static int make_settings(focal_ctx *ctx, const fit_request *f, focal_run *run)
         (void)snprintf(assignment, sizeof assignment, "schedule.minutes=%.9g", f->train.minutes);
         status = focal_run_set(run, assignment);
     }
-    for (int32_t n = 0; n < f->train.sets.count && status == FOCAL_OK; n++)
-        status = focal_run_set(run, f->train.sets.items[n]);
-    if (status == FOCAL_OK) status = focal_run_resolve(run);
+    if (status != FOCAL_OK) return cli_fail_ctx(ctx, status);
+    const int code = train_set_all(ctx, run, &f->train);
+    if (code != CLI_DONE) return code;
+    status = focal_run_resolve(run);
     return status == FOCAL_OK ? CLI_DONE : cli_fail_ctx(ctx, status);
 }
 

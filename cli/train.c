@@ -59,6 +59,14 @@ int train_set_from(focal_ctx *ctx, focal_run *run, const char *name)
     return code == CLI_DONE ? train_set_text(ctx, run, "start.from", path) : code;
 }
 
+int train_set_all(focal_ctx *ctx, focal_run *run, const train_request *request)
+{
+    for (int32_t n = 0; n < request->sets.count; n++)
+        if (focal_run_set(run, request->sets.items[n]) != FOCAL_OK)
+            return cli_wrong("%s", focal_ctx_error(ctx));
+    return CLI_DONE;
+}
+
 static int read_settings(focal_ctx *ctx, focal_run *run, const char *path, const char *from,
                          const train_request *request)
 {
@@ -72,9 +80,10 @@ static int read_settings(focal_ctx *ctx, focal_run *run, const char *path, const
         (void)snprintf(assignment, sizeof assignment, "schedule.minutes=%.9g", request->minutes);
         status = focal_run_set(run, assignment);
     }
-    for (int32_t n = 0; n < request->sets.count && status == FOCAL_OK; n++)
-        status = focal_run_set(run, request->sets.items[n]);
-    if (status == FOCAL_OK) status = focal_run_resolve(run);
+    if (status != FOCAL_OK) return cli_fail_ctx(ctx, status);
+    const int code = train_set_all(ctx, run, request);
+    if (code != CLI_DONE) return code;
+    status = focal_run_resolve(run);
     return status == FOCAL_OK ? CLI_DONE : cli_fail_ctx(ctx, status);
 }
 

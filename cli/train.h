@@ -36,6 +36,8 @@ int train_go_on(const char *path, const train_request *request);
  * a pulled one, as start.from. Both return an exit code. */
 int train_set_text(focal_ctx *ctx, focal_run *run, const char *key, const char *text);
 int train_set_from(focal_ctx *ctx, focal_run *run, const char *name);
+/* Every --set of the request; returns an exit code. */
+int train_set_all(focal_ctx *ctx, focal_run *run, const train_request *request);
 
 /* No run file, only texts: makes tokenizer, shards and settings, and trains. */
 int train_from_texts(const train_request *request);

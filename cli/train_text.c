@@ -84,9 +84,10 @@ static int make_settings(const work *w, focal_run *run)
         const int code = text_plan_run(w->ctx, r, w->shards, minutes, &plan, run);
         if (code != CLI_DONE) return code;
     }
-    for (int32_t n = 0; n < r->sets.count && status == FOCAL_OK; n++)
-        status = focal_run_set(run, r->sets.items[n]);
-    if (status == FOCAL_OK) status = focal_run_resolve(run);
+    if (status != FOCAL_OK) return cli_fail_ctx(w->ctx, status);
+    const int code = train_set_all(w->ctx, run, r);
+    if (code != CLI_DONE) return code;
+    status = focal_run_resolve(run);
     if (status != FOCAL_OK) return cli_fail_ctx(w->ctx, status);
     if (is_new && !r->is_quiet) text_plan_explain(r, &plan, minutes, run);
     return CLI_DONE;
@@ -122,13 +123,12 @@ static int train_on(const work *w)
 /* A wrong --set is said before any work is done. */
 static int check_sets(const work *w)
 {
-    const train_request *r = w->request;
     focal_run *run = NULL;
-    focal_status status = focal_run_new(w->ctx, &run);
-    for (int32_t n = 0; n < r->sets.count && status == FOCAL_OK; n++)
-        status = focal_run_set(run, r->sets.items[n]);
+    const focal_status status = focal_run_new(w->ctx, &run);
+    const int code =
+        status == FOCAL_OK ? train_set_all(w->ctx, run, w->request) : cli_fail_ctx(w->ctx, status);
     focal_run_free(run);
-    return status == FOCAL_OK ? CLI_DONE : cli_fail_ctx(w->ctx, status);
+    return code;
 }
 
 int train_from_texts(const train_request *request)
