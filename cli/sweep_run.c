@@ -11,12 +11,13 @@
 #include <unistd.h>
 
 #include "child.h"
+#include "child_log.h"
 #include "cli.h"
 #include "measure.h"
 #include "model_file.h"
 #include "sweep_after.h"
 
-enum { MOST_JOBS = 256, LINE_BYTES = 256, TAIL_BYTES = 4096 };
+enum { MOST_JOBS = 256 };
 
 /* The signal that asked for the end; 0: none. */
 static volatile sig_atomic_t asked;
@@ -31,6 +32,7 @@ typedef struct job {
     pid_t child; /* 0: none */
     int32_t run;
     int32_t after; /* the command that is at work; -1: training */
+    int64_t begin; /* of what its child says, in settings/NAME.txt */
     char name[FOCAL_SWEEP_NAME];
 } job;
 
@@ -63,22 +65,6 @@ static char *read_whole(const char *path)
     char *text = data ? strndup(data, bytes) : NULL;
     free(data);
     return text;
-}
-
-/* The last line of a child's messages that begins so; "" when there is none. */
-static void last_line(const char *path, const char *beginning, char out[LINE_BYTES])
-{
-    char tail[TAIL_BYTES + 1];
-    out[0] = '\0';
-    FILE *file = fopen(path, "r");
-    if (!file) return;
-    if (fseek(file, -TAIL_BYTES, SEEK_END) != 0) (void)fseek(file, 0, SEEK_SET);
-    tail[fread(tail, 1, TAIL_BYTES, file)] = '\0';
-    (void)fclose(file);
-    char *rest = NULL;
-    for (char *line = strtok_r(tail, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest))
-        if (strncmp(line, beginning, strlen(beginning)) == 0)
-            (void)snprintf(out, LINE_BYTES, "%s", line);
 }
 
 /* Whether two run files say the same, but for where the shards are: a run keeps their whole path.
@@ -143,7 +129,7 @@ static pid_t start_words(const focal_sweep_command *command, const char *output,
     return child;
 }
 
-static pid_t start_training(const sweep_work *w, const job *j)
+static void start_training(const sweep_work *w, job *j)
 {
     char settings[CLI_PATH_BYTES], folder[CLI_PATH_BYTES], messages[CLI_PATH_BYTES], threads[32];
     (void)snprintf(threads, sizeof threads, "%lld", (long long)w->job_threads);
@@ -152,7 +138,8 @@ static pid_t start_training(const sweep_work *w, const job *j)
                                  "-t",    threads};
     const child_call call = {words, CLI_COUNT(words), NULL,
                              path_of(messages, w, "settings", j->name, ".txt"), 0};
-    return child_start(&call);
+    j->begin = child_log_end(messages);
+    j->child = child_start(&call);
 }
 
 static int append_text(const char *path, const char *text)
@@ -176,6 +163,7 @@ static int start_after(const sweep_work *w, job *j)
     (void)path_of(messages, w, "settings", j->name, ".txt");
     if (j->after == 0) (void)unlink(part);
     j->child = 0;
+    j->begin = child_log_end(messages);
     const focal_status status =
         focal_sweep_command_at(w->sweep, FOCAL_SWEEP_AFTER, j->after, j->run, &command, &is_there);
     if (status != FOCAL_OK) {
@@ -204,10 +192,11 @@ static void tell(const sweep_work *w, const char *name, const char *what)
     (void)fprintf(stderr, "\n");
 }
 
-/* A run ends here, whichever way. */
-static void end_job(sweep_work *w, job *j, bool is_done)
+/* A run ends here, whichever way: `code` is its last child's. */
+static void end_job(sweep_work *w, job *j, int code)
 {
-    char messages[CLI_PATH_BYTES], line[LINE_BYTES];
+    char messages[CLI_PATH_BYTES], line[CHILD_LINE_BYTES];
+    const bool is_done = code == CLI_DONE;
     focal_sweep_run run;
     if (focal_sweep_run_at(w->sweep, j->run, &run) == FOCAL_OK) {
         w->tokens_left -= run.tokens;
@@ -215,15 +204,15 @@ static void end_job(sweep_work *w, job *j, bool is_done)
     }
     j->child = 0;
     (void)path_of(messages, w, "settings", j->name, ".txt");
-    last_line(messages, is_done ? "finished" : "focal: ", line);
     if (is_done) {
         w->finished++;
+        child_log_last(messages, 0, "finished", line); /* perhaps in an earlier attempt */
         tell(w, j->name, line[0] ? line : "finished");
     } else if (asked == 0) {
-        char sentence[LINE_BYTES + CLI_PATH_BYTES + 32];
+        char sentence[CHILD_LINE_BYTES + CLI_PATH_BYTES + 32];
         w->failed++;
-        (void)snprintf(sentence, sizeof sentence, "failed: %s (all it said: %s)",
-                       line[0] ? line : "it ended without a word", messages);
+        child_log_failure(messages, j->begin, code, line);
+        (void)snprintf(sentence, sizeof sentence, "failed: %s (all it said: %s)", line, messages);
         tell(w, j->name, sentence);
     }
 }
@@ -233,22 +222,22 @@ static void go_on(sweep_work *w, job *j, int code)
 {
     char part[CLI_PATH_BYTES], whole[CLI_PATH_BYTES];
     if (code != CLI_DONE || asked != 0) {
-        end_job(w, j, false);
+        end_job(w, j, code != CLI_DONE ? code : CLI_FAILED);
         return;
     }
     if (j->after < 0 && is_measured(w, j->name, j->run)) {
-        end_job(w, j, true);
+        end_job(w, j, CLI_DONE);
         return;
     }
     j->after++;
     if (start_after(w, j) != CLI_DONE) {
-        end_job(w, j, false);
+        end_job(w, j, CLI_FAILED);
         return;
     }
     if (j->child) return;
     (void)path_of(part, w, j->name, "after.jsonl", ".part");
     (void)path_of(whole, w, j->name, "after.jsonl", "");
-    end_job(w, j, rename(part, whole) == 0);
+    end_job(w, j, rename(part, whole) == 0 ? CLI_DONE : CLI_FAILED);
 }
 
 /* Gives a free place the next run that is not done. */
@@ -266,24 +255,24 @@ static void start_next(sweep_work *w, job *j)
         } else if (has_model) {
             go_on(w, j, CLI_DONE);
         } else {
-            j->child = start_training(w, j);
-            if (!j->child) end_job(w, j, false);
+            start_training(w, j);
+            if (!j->child) end_job(w, j, CLI_FAILED);
         }
     }
 }
 
 static void show(sweep_work *w)
 {
-    char messages[CLI_PATH_BYTES], line[LINE_BYTES];
+    char messages[CLI_PATH_BYTES], line[CHILD_LINE_BYTES];
     const double now = measure_now();
     if (now - w->shown < 1.0) return;
     w->shown = now;
     for (int64_t n = 0; n < w->request->jobs; n++) {
-        if (!w->jobs[n].child) continue;
-        last_line(path_of(messages, w, "settings", w->jobs[n].name, ".txt"), "", line);
-        cli_progress("run %d of %d  %s: %.100s", w->jobs[n].run + 1,
-                     focal_sweep_run_count(w->sweep), w->jobs[n].name,
-                     w->jobs[n].after >= 0 ? "measuring" : line);
+        const job *j = &w->jobs[n];
+        if (!j->child) continue;
+        child_log_last(path_of(messages, w, "settings", j->name, ".txt"), j->begin, "", line);
+        cli_progress("run %d of %d  %s: %.100s", j->run + 1, focal_sweep_run_count(w->sweep),
+                     j->name, j->after >= 0 ? "measuring" : line);
         return;
     }
 }
@@ -333,7 +322,7 @@ static int wait_for(pid_t child)
  * has made is not what this sweep means. */
 static int prepare_output(const sweep_work *w, const focal_sweep_command *command)
 {
-    char head_path[sizeof command->output + 8], messages[CLI_PATH_BYTES], line[LINE_BYTES];
+    char head_path[sizeof command->output + 8], messages[CLI_PATH_BYTES], line[CHILD_LINE_BYTES];
     (void)snprintf(head_path, sizeof head_path, "%s.made", command->output);
     (void)path_of(messages, w, "settings", "prepare", ".log");
     char *head = after_head(command), *made = read_whole(head_path);
@@ -346,10 +335,11 @@ static int prepare_output(const sweep_work *w, const focal_sweep_command *comman
         (void)fprintf(stderr, "preparing %s\n", command->output);
         (void)unlink(head_path);
         code = append_text(head_path, head);
+        const int64_t begin = child_log_end(messages);
         const pid_t child =
             code == CLI_DONE ? start_words(command, NULL, messages, w->request->threads) : 0;
         code = child ? wait_for(child) : CLI_FAILED;
-        last_line(messages, "", line);
+        if (code != CLI_DONE) child_log_failure(messages, begin, code, line);
         if (code == CLI_DONE && access(command->output, F_OK) != 0)
             code = cli_fail("the command that should make %s did not", command->output);
         else if (code != CLI_DONE && asked == 0)
