@@ -182,6 +182,8 @@ focal_status foci_run_set(focal_ctx *ctx, const char *assignment, foci_run *run)
 /* Checks what several keys say together and fills in what follows from others: see
  * docs/TRAINING.md. To be called once all is read; again it changes nothing. FOCAL_EINVAL. */
 focal_status foci_run_resolve(focal_ctx *ctx, foci_run *run);
+/* FOCAL_EINVAL when a resolved run looks at data and does not say where they are. */
+focal_status foci_run_check_data(focal_ctx *ctx, const foci_run *run);
 
 /* Writes every key with its value, so that reading the file gives this run to the bit. */
 focal_status foci_run_write(focal_ctx *ctx, const char *path, const foci_run *run);

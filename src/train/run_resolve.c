@@ -176,3 +176,10 @@ focal_status foci_run_resolve(focal_ctx *ctx, foci_run *run)
     FOCAL_TRY(resolve_temperature(ctx, run));
     return resolve_schedule(ctx, run);
 }
+
+focal_status foci_run_check_data(focal_ctx *ctx, const foci_run *run)
+{
+    if (!foci_run_has_data(run) || run->data.shards[0] != '\0') return FOCAL_OK;
+    return foci_fail(ctx, FOCAL_EINVAL,
+                     "run: data.shards is not set: the folder that `focal tokenize` wrote");
+}

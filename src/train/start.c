@@ -19,9 +19,7 @@ static focal_status open_data(foci_start *s, const foci_run *run)
 {
     const char *folder = run->data.shards;
     if (!foci_run_has_data(run)) return FOCAL_OK;
-    if (folder[0] == '\0')
-        return foci_fail(s->ctx, FOCAL_EINVAL,
-                         "run: data.shards is not set: the folder that `focal tokenize` wrote");
+    FOCAL_TRY(foci_run_check_data(s->ctx, run));
     FOCAL_TRY(foci_shards_open(s->ctx, folder, false, &s->shards));
     s->info = foci_shards_describe(s->shards);
     s->tokens = foci_shard_tokens(s->shards);

@@ -8,7 +8,6 @@
 #include "base/error.h"
 #include "io/file.h"
 #include "train/run_line.h"
-#include "train/run_value.h"
 #include "train/sweep_file.h"
 #include "train/sweep_state.h"
 
@@ -135,8 +134,7 @@ static focal_status fill_texts(focal_sweep *sweep, foci_run *run)
     return FOCAL_OK;
 }
 
-/* Run n, resolved. */
-static focal_status make_run(focal_sweep *sweep, int32_t n, foci_run *run)
+focal_status foci_sweep_make_run(focal_sweep *sweep, int32_t n, foci_run *run)
 {
     *run = sweep->base;
     foci_sweep_apply(&sweep->file, n, run);
@@ -144,63 +142,6 @@ static focal_status make_run(focal_sweep *sweep, int32_t n, foci_run *run)
         FOCAL_TRY(foci_run_set(sweep->ctx, sweep->sets[i], run));
     FOCAL_TRY(fill_texts(sweep, run));
     return foci_run_resolve(sweep->ctx, run);
-}
-
-/* Two runs of one name would share a folder. */
-static focal_status check_names(focal_sweep *sweep)
-{
-    static const char *const taken[] = {"data", "settings"};
-    const size_t count = (size_t)sweep->run_count;
-    char(*texts)[FOCAL_SWEEP_NAME] = foci_alloc(sweep->ctx, count, sizeof *texts);
-    foci_name *names = foci_alloc(sweep->ctx, count, sizeof *names);
-    focal_status status = texts && names ? FOCAL_OK : FOCAL_ENOMEM;
-    for (int32_t n = 0; status == FOCAL_OK && n < sweep->run_count; n++) {
-        if (!foci_sweep_name(&sweep->file, n, texts[n], sizeof texts[n])) {
-            status = foci_fail(sweep->ctx, FOCAL_EINVAL,
-                               "%s: the name of run %d is longer than %d bytes", sweep->path, n + 1,
-                               FOCAL_SWEEP_NAME - 1);
-            break;
-        }
-        names[n] = (foci_name){foci_text_of(texts[n]), n};
-        for (size_t i = 0; i < FOCAL_COUNT(taken); i++)
-            if (strcmp(texts[n], taken[i]) == 0)
-                status = foci_fail(sweep->ctx, FOCAL_EINVAL,
-                                   "%s: a run cannot be called '%s': the sweep has such a folder",
-                                   sweep->path, taken[i]);
-    }
-    if (status == FOCAL_OK) {
-        foci_names_sort(names, sweep->run_count);
-        const foci_name *twice = foci_names_repeated(names, sweep->run_count);
-        if (twice)
-            status = foci_fail(sweep->ctx, FOCAL_EINVAL, "%s: two runs are called '%.*s'",
-                               sweep->path, (int)twice->text.bytes, twice->text.data);
-    }
-    foci_free(sweep->ctx, names);
-    foci_free(sweep->ctx, texts);
-    return status;
-}
-
-/* A key=value that a run has, or the beginning of a run's name. */
-static focal_status check_baseline(focal_sweep *sweep)
-{
-    const char *baseline = sweep->baseline;
-    const size_t bytes = strlen(baseline);
-    foci_text name, value;
-    if (bytes == 0) return FOCAL_OK;
-    if (foci_line_cut(foci_text_of(baseline), '=', &name, &value)) {
-        if (foci_run_find(name) >= 0) return FOCAL_OK;
-        return foci_fail(sweep->ctx, FOCAL_EINVAL,
-                         "%s: baseline: there is no key '%.*s', the nearest is '%s'", sweep->path,
-                         (int)name.bytes, name.data, foci_run_keys[foci_run_nearest(name)].name);
-    }
-    for (int32_t n = 0; n < sweep->run_count; n++) {
-        char own[FOCAL_SWEEP_NAME];
-        (void)foci_sweep_name(&sweep->file, n, own, sizeof own);
-        if (strncmp(own, baseline, bytes) == 0 && (own[bytes] == '\0' || own[bytes] == '-'))
-            return FOCAL_OK;
-    }
-    return foci_fail(sweep->ctx, FOCAL_EINVAL, "%s: baseline: no run is called '%s'", sweep->path,
-                     baseline);
 }
 
 focal_status focal_sweep_plan(focal_sweep *sweep, const char *folder)
@@ -212,18 +153,7 @@ focal_status focal_sweep_plan(focal_sweep *sweep, const char *folder)
         return foci_fail(sweep->ctx, FOCAL_EINVAL, "%s: more than %d runs", sweep->path,
                          FOCAL_SWEEP_RUNS);
     sweep->run_count = (int32_t)count;
-    FOCAL_TRY(check_names(sweep));
-    FOCAL_TRY(check_baseline(sweep));
-    foci_run *run = &sweep->run;
-    for (int32_t n = 0; n < sweep->run_count; n++) {
-        const focal_status status = make_run(sweep, n, run);
-        if (status == FOCAL_OK) continue;
-        char name[FOCAL_SWEEP_NAME], sentence[1024];
-        (void)snprintf(sentence, sizeof sentence, "%s", focal_ctx_error(sweep->ctx));
-        (void)foci_sweep_name(&sweep->file, n, name, sizeof name);
-        return foci_fail(sweep->ctx, status, "%s: %s: %s", sweep->path, name, sentence);
-    }
-    return FOCAL_OK;
+    return foci_sweep_check(sweep);
 }
 
 int32_t focal_sweep_run_count(const focal_sweep *sweep)
@@ -245,7 +175,7 @@ static focal_status check_number(focal_sweep *sweep, int32_t n)
 focal_status focal_sweep_run_at(focal_sweep *sweep, int32_t n, focal_sweep_run *out)
 {
     FOCAL_TRY(check_number(sweep, n));
-    FOCAL_TRY(make_run(sweep, n, &sweep->run));
+    FOCAL_TRY(foci_sweep_make_run(sweep, n, &sweep->run));
     *out = (focal_sweep_run){0};
     (void)foci_sweep_name(&sweep->file, n, out->name, sizeof out->name);
     size_t used = 0;
@@ -265,6 +195,6 @@ focal_status focal_sweep_run_at(focal_sweep *sweep, int32_t n, focal_sweep_run *
 focal_status focal_sweep_run_write(focal_sweep *sweep, int32_t n, const char *path)
 {
     FOCAL_TRY(check_number(sweep, n));
-    FOCAL_TRY(make_run(sweep, n, &sweep->run));
+    FOCAL_TRY(foci_sweep_make_run(sweep, n, &sweep->run));
     return foci_run_write(sweep->ctx, path, &sweep->run);
 }

@@ -34,4 +34,11 @@ typedef struct foci_sweep_places {
 focal_status foci_sweep_fill(focal_sweep *sweep, foci_text text, const foci_sweep_places *places,
                              char out[FOCI_SWEEP_PATH]);
 
+/* Run n, resolved. FOCAL_EINVAL. */
+focal_status foci_sweep_make_run(focal_sweep *sweep, int32_t n, foci_run *run);
+
+/* What a plan must fulfil before anything begins: names, runs, no run twice, a baseline that is
+ * there, commands. FOCAL_EINVAL, FOCAL_EIO when a folder cannot be read. */
+focal_status foci_sweep_check(focal_sweep *sweep);
+
 #endif /* FOCI_TRAIN_SWEEP_STATE_H */

@@ -36,6 +36,7 @@ static void grids_multiply(void **state)
     const folder f = folder_new();
     focal_sweep *sweep = open_text(ctx, &f,
                                    "# a question\n"
+                                   "data.shards = tokens\n"
                                    "data.length = 64 # a comment\n"
                                    "set data.batch = 2\n"
                                    "schedule.steps = 10\n"
@@ -60,7 +61,7 @@ static void grids_multiply(void **state)
     focal_sweep_free(sweep);
 
     /* Without anything that varies there is one run. */
-    sweep = open_text(ctx, &f, "schedule.minutes = 1\n");
+    sweep = open_text(ctx, &f, "data.shards = tokens\nschedule.minutes = 1\n");
     assert_status(ctx, focal_sweep_plan(sweep, "out"), FOCAL_OK);
     assert_int_equal(focal_sweep_run_count(sweep), 1);
     run_is(ctx, sweep, 0, "run", "", 0);
@@ -129,6 +130,7 @@ static void commands_have_their_names_filled_in(void **state)
     write_bytes(folder_file(&texts, ".hidden"), "h", 1);
     focal_sweep *sweep =
         open_text(ctx, &f,
+                  "data.shards = {data}/shards\n"
                   "input texts = a folder\n"
                   "input other = a file\n"
                   "after = eval copy -m {model} {other} --json\n"
@@ -227,11 +229,19 @@ static void bad_plans_are_refused(void **state)
         {"grid model.heads = 2 | 3\n",
          ": heads3: run: a width of 512 does not divide into 3 heads: set model.head_dim"},
         {"grid model.width = 64 | 64\n", ": two runs are called 'width64'"},
+        {"grid temperature.value = 1 | 1.0\n",
+         ": t1 and t1.0 are the same run: temperature.value=1"},
+        {"case a: model.kv_heads=8\ncase b:\nseeds = 1-2\n",
+         ": a-s1 and b-s1 are the same run: model.kv_heads=8 seed=1"},
         {"case data: model.width=32\n",
          ": a run cannot be called 'data': the sweep has such a folder"},
         {"case a: model.width=32\nbaseline = b\n", ": baseline: no run is called 'b'"},
         {"baseline = temperature.valu=1\n",
          ": baseline: there is no key 'temperature.valu', the nearest is 'temperature.value'"},
+        {"grid temperature.value = 1 | 0.4\nbaseline = temperature.value=7\n",
+         ": baseline: no run has temperature.value=7, the first has 1"},
+        {"grid temperature.value = 1 | 0.4\nbaseline = temperature.value=x\n",
+         ": baseline: 'temperature.value' is 'x', accepted: number, 0.01 to 100"},
         {"seeds = 1-100\ngrid model.width = 8|16|24|32|40|48|56|64|72\ngrid model.layers = "
          "1|2|3|4|5\n",
          ": more than 4096 runs"},
@@ -239,15 +249,21 @@ static void bad_plans_are_refused(void **state)
     focal_ctx *ctx = *state;
     const folder f = folder_new();
     for (size_t n = 0; n < FOCAL_COUNT(rows); n++) {
-        char expected[1024];
-        focal_sweep *sweep = open_text(ctx, &f, rows[n].text);
+        char expected[1024], text[1024];
+        (void)snprintf(text, sizeof text, "data.shards = tokens\n%s", rows[n].text);
+        focal_sweep *sweep = open_text(ctx, &f, text);
         assert_status(ctx, focal_sweep_plan(sweep, "out"), FOCAL_EINVAL);
         (void)snprintf(expected, sizeof expected, "%s%s", folder_file(&f, "a.sweep"),
                        rows[n].sentence);
         assert_string_equal(focal_ctx_error(ctx), expected);
         focal_sweep_free(sweep);
     }
-    focal_sweep *sweep = NULL;
+    focal_sweep *sweep = open_text(ctx, &f, "");
+    assert_status(ctx, focal_sweep_plan(sweep, "out"), FOCAL_EINVAL);
+    assert_non_null(strstr(focal_ctx_error(ctx), "a.sweep: run: run: data.shards is not set: the "
+                                                 "folder that `focal tokenize` wrote"));
+    focal_sweep_free(sweep);
+    sweep = NULL;
     assert_status(ctx, focal_sweep_open(ctx, folder_file(&f, "none.sweep"), &sweep), FOCAL_EIO);
     assert_null(sweep);
     write_bytes(folder_file(&f, "b.sweep"), "base = none.conf\n", 17);
@@ -260,7 +276,8 @@ static void memory_may_run_out(void **state)
 {
     focal_ctx *ctx = *state;
     const folder f = folder_new();
-    static const char text[] = "input texts = x\nprepare a = b {texts} {out}\nseeds = 1-3\n";
+    static const char text[] =
+        "data.shards = x\ninput texts = x\nprepare a = b {texts} {out}\nseeds = 1-3\n";
     write_bytes(folder_file(&f, "a.sweep"), text, sizeof text - 1);
     char path[512], give[512];
     (void)snprintf(path, sizeof path, "%s", folder_file(&f, "a.sweep"));
