@@ -123,6 +123,10 @@ static focal_status fill_texts(focal_sweep *sweep, foci_run *run)
         if (foci_run_keys[n].type != FOCI_RUN_STRING) continue;
         char *field = (char *)run + foci_run_keys[n].offset;
         char filled[FOCI_SWEEP_PATH];
+        /* A prompt is a text of its own, where braces may mean anything. */
+        if (field != run->samples.prompt)
+            FOCAL_TRY(
+                foci_sweep_check_text(sweep, foci_run_keys[n].name, foci_text_of(field), NULL));
         FOCAL_TRY(foci_sweep_fill(sweep, foci_text_of(field), NULL, filled));
         const size_t bytes = strlen(filled);
         if (bytes >= FOCI_RUN_TEXT)

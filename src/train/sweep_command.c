@@ -12,50 +12,6 @@
 #include "train/run_line.h"
 #include "train/sweep_state.h"
 
-/* What stands for the name in braces; NULL: nothing does. */
-static const char *meaning_of(const focal_sweep *sweep, foci_text name,
-                              const foci_sweep_places *places, char room[FOCI_SWEEP_PATH])
-{
-    if (foci_text_equal(name, foci_text_of("data"))) {
-        const int bytes = snprintf(room, FOCI_SWEEP_PATH, "%s/data", sweep->folder);
-        return bytes < FOCI_SWEEP_PATH ? room : NULL;
-    }
-    for (int32_t n = 0; n < sweep->file.input_count; n++)
-        if (foci_text_equal(name, foci_text_of(sweep->given[n].name)))
-            return sweep->given[n].path[0] ? sweep->given[n].path : NULL;
-    if (!places) return NULL;
-    if (foci_text_equal(name, foci_text_of("out"))) return places->out[0] ? places->out : NULL;
-    if (places->run[0] && foci_text_equal(name, foci_text_of("run"))) return places->run;
-    if (places->run[0] && foci_text_equal(name, foci_text_of("model"))) {
-        (void)snprintf(room, FOCI_SWEEP_PATH, "%s/model", places->run);
-        return room;
-    }
-    return NULL;
-}
-
-focal_status foci_sweep_fill(focal_sweep *sweep, foci_text text, const foci_sweep_places *places,
-                             char out[FOCI_SWEEP_PATH])
-{
-    size_t used = 0;
-    for (size_t n = 0; n < text.bytes; n++) {
-        char room[FOCI_SWEEP_PATH];
-        const char *end = text.data[n] == '{' ? memchr(text.data + n, '}', text.bytes - n) : NULL;
-        const size_t name_bytes = end ? (size_t)(end - text.data) - n - 1 : 0;
-        const char *meaning =
-            end ? meaning_of(sweep, (foci_text){text.data + n + 1, name_bytes}, places, room)
-                : NULL;
-        const size_t bytes = meaning ? strlen(meaning) : 1;
-        if (used + bytes >= FOCI_SWEEP_PATH)
-            return foci_fail(sweep->ctx, FOCAL_EINVAL, "%s: a name is longer than %d bytes",
-                             sweep->path, FOCI_SWEEP_PATH - 1);
-        memcpy(out + used, meaning ? meaning : text.data + n, bytes);
-        used += bytes;
-        if (meaning) n += name_bytes + 1;
-    }
-    out[used] = '\0';
-    return FOCAL_OK;
-}
-
 static focal_status add_word(focal_sweep *sweep, const char *word, focal_sweep_command *command)
 {
     if (command->count == FOCAL_SWEEP_WORDS)
@@ -126,16 +82,21 @@ static bool is_input(const focal_sweep *sweep, foci_text word)
     return false;
 }
 
-static focal_status fill_words(focal_sweep *sweep, foci_text words, const foci_sweep_places *places,
-                               focal_sweep_command *command)
+static focal_status fill_words(focal_sweep *sweep, const foci_sweep_command *source,
+                               const foci_sweep_places *places, focal_sweep_command *command)
 {
-    foci_text word;
+    foci_text words = source->words, word;
+    char place[FOCI_SWEEP_PATH + FOCI_SWEEP_LABEL + 16];
+    (void)snprintf(place, sizeof place, "%s: %s%.*s", sweep->path,
+                   source->is_after ? "after" : "prepare ", (int)source->output.bytes,
+                   source->output.data);
     while (foci_line_word(&words, &word)) {
         char filled[FOCI_SWEEP_PATH];
         struct stat info;
         const bool may_be_folder = is_input(sweep, word);
         if (word.bytes >= 2 && word.data[0] == '"' && word.data[word.bytes - 1] == '"')
             word = (foci_text){word.data + 1, word.bytes - 2};
+        FOCAL_TRY(foci_sweep_check_text(sweep, place, word, places));
         FOCAL_TRY(foci_sweep_fill(sweep, word, places, filled));
         if (may_be_folder && stat(filled, &info) == 0 && S_ISDIR(info.st_mode))
             FOCAL_TRY(add_folder(sweep, filled, command));
@@ -171,5 +132,5 @@ focal_status focal_sweep_command_at(focal_sweep *sweep, focal_sweep_when when, i
                        (int)found->output.bytes, found->output.data);
         (void)snprintf(command->output, sizeof command->output, "%s", places.out);
     }
-    return fill_words(sweep, found->words, &places, command);
+    return fill_words(sweep, found, &places, command);
 }

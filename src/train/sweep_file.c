@@ -242,8 +242,7 @@ static focal_status read_baseline(parser *p, foci_text line)
     return read_once(p, line, &p->sweep->baseline);
 }
 
-/* A name for a file, or one that stands in braces. */
-static bool is_name(foci_text text)
+bool foci_sweep_is_name(foci_text text)
 {
     for (size_t n = 0; n < text.bytes; n++) {
         const char c = text.data[n];
@@ -266,7 +265,8 @@ static focal_status add_command(parser *p, bool is_after, foci_text output, foci
 static focal_status read_prepare(parser *p, foci_text line)
 {
     foci_text output, words;
-    if (!foci_line_cut(line, '=', &output, &words) || !is_name(output) || words.bytes == 0)
+    if (!foci_line_cut(line, '=', &output, &words) || !foci_sweep_is_name(output) ||
+        words.bytes == 0)
         return wrong(p, "a preparation is `prepare FILE = command of focal`", line);
     return add_command(p, false, output, words);
 }
@@ -283,7 +283,7 @@ static focal_status read_input(parser *p, foci_text line)
 {
     foci_sweep *s = p->sweep;
     foci_text name, about;
-    if (!foci_line_cut(line, '=', &name, &about) || !is_name(name))
+    if (!foci_line_cut(line, '=', &name, &about) || !foci_sweep_is_name(name))
         return wrong(p, "an input is `input name = what it is`", line);
     static const char *const taken[] = {"data", "out", "model", "run"};
     for (size_t n = 0; n < FOCAL_COUNT(taken); n++)

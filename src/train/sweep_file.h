@@ -65,6 +65,8 @@ int64_t foci_sweep_count(const foci_sweep *sweep, int64_t most);
 void foci_sweep_apply(const foci_sweep *sweep, int64_t n, foci_run *run);
 /* "gain-t0.4-s1", of the labels; false when it is longer than `bytes`. */
 bool foci_sweep_name(const foci_sweep *sweep, int64_t n, char *out, size_t bytes);
+/* A name for a file, or one that stands in braces. */
+bool foci_sweep_is_name(foci_text text);
 /* Whether cases, a grid or seeds set a key. */
 bool foci_sweep_varies(const foci_sweep *sweep, int key);
 

@@ -34,6 +34,11 @@ typedef struct foci_sweep_places {
 focal_status foci_sweep_fill(focal_sweep *sweep, foci_text text, const foci_sweep_places *places,
                              char out[FOCI_SWEEP_PATH]);
 
+/* FOCAL_EINVAL, with `place` before it, when a name in braces is none of those. Braces around
+ * anything else are text. */
+focal_status foci_sweep_check_text(focal_sweep *sweep, const char *place, foci_text text,
+                                   const foci_sweep_places *places);
+
 /* Run n, resolved. FOCAL_EINVAL. */
 focal_status foci_sweep_make_run(focal_sweep *sweep, int32_t n, foci_run *run);
 

@@ -135,8 +135,8 @@ static void commands_have_their_names_filled_in(void **state)
                   "input other = a file\n"
                   "after = eval copy -m {model} {other} --json\n"
                   "prepare t.json = tokenize --train {texts} -o {out}\n"
-                  "prepare shards = tokenize -m {data}/t.json \"a b\" {run} x{texts} -o {out}\n"
-                  "after = info -m {model} {nothing} {run}/x\n"
+                  "prepare shards = tokenize -m {data}/t.json \"a b\" {} x{texts} -o {out}\n"
+                  "after = info -m {model} {\"a\":1} {run}/x\n"
                   "grid temperature.value = 1 | 0.4\n");
     char give[512], expected[2048];
     focal_sweep_input input;
@@ -155,14 +155,14 @@ static void commands_have_their_names_filled_in(void **state)
                    texts.path);
     command_is(ctx, sweep, FOCAL_SWEEP_PREPARE, 0, "out/data/t.json", expected);
     (void)snprintf(expected, sizeof expected,
-                   "[tokenize][-m][out/data/t.json][a b][{run}][x%s][-o][out/data/shards]",
+                   "[tokenize][-m][out/data/t.json][a b][{}][x%s][-o][out/data/shards]",
                    texts.path);
     command_is(ctx, sweep, FOCAL_SWEEP_PREPARE, 1, "out/data/shards", expected);
     command_is(ctx, sweep, FOCAL_SWEEP_PREPARE, 2, "", NULL);
     command_is(ctx, sweep, FOCAL_SWEEP_AFTER, 0, "",
                "[eval][copy][-m][out/t0.4/model][{other}][--json]");
     command_is(ctx, sweep, FOCAL_SWEEP_AFTER, 1, "",
-               "[info][-m][out/t0.4/model][{nothing}][out/t0.4/x]");
+               "[info][-m][out/t0.4/model][{\"a\":1}][out/t0.4/x]");
     command_is(ctx, sweep, FOCAL_SWEEP_AFTER, 2, "", NULL);
     focal_sweep_free(sweep);
     folder_remove(&texts);
@@ -242,6 +242,13 @@ static void bad_plans_are_refused(void **state)
          ": baseline: no run has temperature.value=7, the first has 1"},
         {"grid temperature.value = 1 | 0.4\nbaseline = temperature.value=x\n",
          ": baseline: 'temperature.value' is 'x', accepted: number, 0.01 to 100"},
+        {"start.from = {dta}/model\n",
+         ": run: start.from: there is no {dta}, the nearest is {data}"},
+        {"start.from = {model}\n", ": run: start.from: there is no {model}"},
+        {"input texts = x\nprepare a = tokenize {text} -o {out}\n",
+         ": prepare a: there is no {text}, the nearest is {texts}"},
+        {"after = eval recall -m {modl}\n", ": after: there is no {modl}, the nearest is {model}"},
+        {"after = eval recall -m {model} -o {out}\n", ": after: there is no {out}"},
         {"seeds = 1-100\ngrid model.width = 8|16|24|32|40|48|56|64|72\ngrid model.layers = "
          "1|2|3|4|5\n",
          ": more than 4096 runs"},
