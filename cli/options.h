@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { CLI_MAX_LIST = 64, CLI_MAX_TEXTS = 4096 };
+enum { CLI_MAX_LIST = 64, CLI_MAX_TEXTS = 8192 };
 
 typedef struct cli_list {
     int64_t items[CLI_MAX_LIST];

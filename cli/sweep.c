@@ -10,6 +10,8 @@
 #include "options.h"
 #include "sweep_run.h"
 
+_Static_assert((int)FOCAL_SWEEP_WORDS <= (int)CLI_MAX_TEXTS, "focal takes what a sweep makes");
+
 typedef struct sweep_options {
     cli_texts path, sets, inputs;
     const char *out;

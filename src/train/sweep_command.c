@@ -64,6 +64,12 @@ static focal_status add_folder(focal_sweep *sweep, const char *folder, focal_swe
     const char **names = NULL;
     size_t count = 0;
     focal_status status = list_folder(sweep, folder, &text, &names, &count);
+    if (status == FOCAL_OK && count > (size_t)(FOCAL_SWEEP_WORDS - command->count))
+        status = foci_fail(sweep->ctx, FOCAL_EINVAL,
+                           "%s: with the %zu files of %.512s a command has %zu words, %d are the "
+                           "most",
+                           sweep->path, count, folder, (size_t)command->count + count,
+                           FOCAL_SWEEP_WORDS);
     for (size_t n = 0; status == FOCAL_OK && n < count; n++)
         status = add_word(sweep, names[n], command);
     foci_free(sweep->ctx, names);
