@@ -67,8 +67,8 @@ static char *read_whole(const char *path)
     return text;
 }
 
-/* Whether two run files say the same, but for where the shards are: a run keeps their whole path.
- */
+/* Whether two run files say the same, but for where the shards are: they may have been moved, or
+ * not been made yet when the path was to be whole. */
 static bool is_same_run(const char *a, const char *b)
 {
     static const char shards[] = "data.shards = ";

@@ -32,8 +32,9 @@ typedef struct focal_sweep_input {
 } focal_sweep_input;
 FOCAL_API bool focal_sweep_input_at(const focal_sweep *sweep, int32_t n, focal_sweep_input *input);
 
-/* Makes the runs of a sweep that is done in `folder`, and checks every one. Inputs that were not
- * given stay as {name}. FOCAL_EINVAL with the run's name. */
+/* Makes the runs of a sweep that is done in `folder`, and checks every one, that no two are the
+ * same, the baseline and the commands. Inputs that were not given stay as {name}. FOCAL_EINVAL with
+ * the run's name, FOCAL_EIO when the folder of an input cannot be read. */
 FOCAL_API focal_status focal_sweep_plan(focal_sweep *sweep, const char *folder);
 
 /* The calls below need a plan. */
@@ -44,7 +45,7 @@ typedef struct focal_sweep_run {
 } focal_sweep_run;
 FOCAL_API int32_t focal_sweep_run_count(const focal_sweep *sweep);
 FOCAL_API focal_status focal_sweep_run_at(focal_sweep *sweep, int32_t n, focal_sweep_run *run);
-/* The run file of run n, every key in it. */
+/* The run file of run n, every key in it; paths of what is there are whole. */
 FOCAL_API focal_status focal_sweep_run_write(focal_sweep *sweep, int32_t n, const char *path);
 
 /* What report should compare with: a key=value or the name of a case; "": nothing. Borrowed. */

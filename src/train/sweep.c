@@ -140,6 +140,8 @@ static focal_status fill_texts(focal_sweep *sweep, foci_run *run)
 
 focal_status foci_sweep_make_run(focal_sweep *sweep, int32_t n, foci_run *run)
 {
+    if (n < 0 || n >= sweep->run_count)
+        return foci_fail(sweep->ctx, FOCAL_EINVAL, "sweep: run %d of %d", n, sweep->run_count);
     *run = sweep->base;
     foci_sweep_apply(&sweep->file, n, run);
     for (int32_t i = 0; i < sweep->set_count; i++)
@@ -170,15 +172,8 @@ const char *focal_sweep_baseline(const focal_sweep *sweep)
     return sweep->baseline;
 }
 
-static focal_status check_number(focal_sweep *sweep, int32_t n)
-{
-    if (n >= 0 && n < sweep->run_count) return FOCAL_OK;
-    return foci_fail(sweep->ctx, FOCAL_EINVAL, "sweep: run %d of %d", n, sweep->run_count);
-}
-
 focal_status focal_sweep_run_at(focal_sweep *sweep, int32_t n, focal_sweep_run *out)
 {
-    FOCAL_TRY(check_number(sweep, n));
     FOCAL_TRY(foci_sweep_make_run(sweep, n, &sweep->run));
     *out = (focal_sweep_run){0};
     (void)foci_sweep_name(&sweep->file, n, out->name, sizeof out->name);
@@ -194,11 +189,4 @@ focal_status focal_sweep_run_at(focal_sweep *sweep, int32_t n, focal_sweep_run *
     }
     out->tokens = sweep->run.schedule.steps * sweep->run.data.batch * sweep->run.data.length;
     return FOCAL_OK;
-}
-
-focal_status focal_sweep_run_write(focal_sweep *sweep, int32_t n, const char *path)
-{
-    FOCAL_TRY(check_number(sweep, n));
-    FOCAL_TRY(foci_sweep_make_run(sweep, n, &sweep->run));
-    return foci_run_write(sweep->ctx, path, &sweep->run);
 }
