@@ -8,6 +8,7 @@
 #include "cli.h"
 #include "model_file.h"
 #include "options.h"
+#include "sweep_made.h"
 #include "sweep_run.h"
 
 _Static_assert((int)FOCAL_SWEEP_WORDS <= (int)CLI_MAX_TEXTS, "focal takes what a sweep makes");
@@ -116,13 +117,22 @@ static int write_settings(focal_ctx *ctx, focal_sweep *sweep, const sweep_option
     return code;
 }
 
-static int check_inputs(const focal_sweep *sweep)
+/* Whether an input was not given: the first such. */
+static bool lacks_input(const focal_sweep *sweep, focal_sweep_input *input)
 {
-    focal_sweep_input input;
-    for (int32_t n = 0; focal_sweep_input_at(sweep, n, &input); n++)
-        if (!input.path)
-            return cli_wrong("sweep: --input %s=PATH is missing: %s", input.name, input.about);
-    return CLI_DONE;
+    for (int32_t n = 0; focal_sweep_input_at(sweep, n, input); n++)
+        if (!input->path) return true;
+    return false;
+}
+
+/* What the folder holds already must be of this sweep. */
+static int check_folder(focal_ctx *ctx, focal_sweep *sweep)
+{
+    for (int32_t n = 0; n < focal_sweep_run_count(sweep); n++) {
+        const focal_status status = focal_sweep_run_check(sweep, n);
+        if (status != FOCAL_OK) return cli_fail_ctx(ctx, status);
+    }
+    return made_check_all(ctx, sweep);
 }
 
 static int plan(focal_ctx *ctx, focal_sweep *sweep, const sweep_options *o)
@@ -136,10 +146,22 @@ static int plan(focal_ctx *ctx, focal_sweep *sweep, const sweep_options *o)
     return status == FOCAL_OK ? CLI_DONE : cli_fail_ctx(ctx, status);
 }
 
+/* Commands that lack an input are none that could be compared. */
+static int show_sweep(focal_ctx *ctx, focal_sweep *sweep, const sweep_options *o)
+{
+    focal_sweep_input input;
+    int code = CLI_DONE;
+    if (o->out && !lacks_input(sweep, &input)) code = check_folder(ctx, sweep);
+    return code == CLI_DONE ? print_plan(ctx, sweep) : code;
+}
+
 static int run_sweep(focal_ctx *ctx, focal_sweep *sweep, const sweep_options *o)
 {
     const sweep_request request = {o->out, focal_ctx_threads(ctx), o->jobs};
-    int code = check_inputs(sweep);
+    focal_sweep_input input;
+    if (lacks_input(sweep, &input))
+        return cli_wrong("sweep: --input %s=PATH is missing: %s", input.name, input.about);
+    int code = check_folder(ctx, sweep); /* before the record of what is there is written over */
     if (code == CLI_DONE) code = write_settings(ctx, sweep, o);
     if (code == CLI_DONE) code = sweep_run_all(ctx, sweep, &request);
     return code;
@@ -153,7 +175,7 @@ static int do_sweep(const sweep_options *o)
     if (code != CLI_DONE) return code;
     const focal_status status = focal_sweep_open(ctx, o->path.items[0], &sweep);
     code = status == FOCAL_OK ? plan(ctx, sweep, o) : cli_fail_ctx(ctx, status);
-    if (code == CLI_DONE) code = o->is_dry ? print_plan(ctx, sweep) : run_sweep(ctx, sweep, o);
+    if (code == CLI_DONE) code = o->is_dry ? show_sweep(ctx, sweep, o) : run_sweep(ctx, sweep, o);
     focal_sweep_free(sweep);
     focal_ctx_close(ctx);
     return code;

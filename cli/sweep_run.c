@@ -16,6 +16,7 @@
 #include "measure.h"
 #include "model_file.h"
 #include "sweep_after.h"
+#include "sweep_made.h"
 
 enum { MOST_JOBS = 256 };
 
@@ -318,36 +319,24 @@ static int wait_for(pid_t child)
     return code;
 }
 
-/* Makes one output. The command that made it is written beside it: an output that another command
- * has made is not what this sweep means. */
 static int prepare_output(const sweep_work *w, const focal_sweep_command *command)
 {
-    char head_path[sizeof command->output + 8], messages[CLI_PATH_BYTES], line[CHILD_LINE_BYTES];
-    (void)snprintf(head_path, sizeof head_path, "%s.made", command->output);
+    char messages[CLI_PATH_BYTES], line[CHILD_LINE_BYTES];
+    bool is_there = false;
+    int code = made_check(command, &is_there);
+    if (code != CLI_DONE || is_there) return code;
     (void)path_of(messages, w, "settings", "prepare", ".log");
-    char *head = after_head(command), *made = read_whole(head_path);
-    int code = head ? CLI_DONE : cli_fail("no memory for a command");
-    if (code == CLI_DONE && access(command->output, F_OK) == 0) {
-        if (!head || !made || strcmp(made, head) != 0)
-            code = cli_fail("%s was made by another command (%s): take another -o, or remove it",
-                            command->output, head_path);
-    } else if (code == CLI_DONE) {
-        (void)fprintf(stderr, "preparing %s\n", command->output);
-        (void)unlink(head_path);
-        code = append_text(head_path, head);
-        const int64_t begin = child_log_end(messages);
-        const pid_t child =
-            code == CLI_DONE ? start_words(command, NULL, messages, w->request->threads) : 0;
-        code = child ? wait_for(child) : CLI_FAILED;
-        if (code != CLI_DONE) child_log_failure(messages, begin, code, line);
-        if (code == CLI_DONE && access(command->output, F_OK) != 0)
-            code = cli_fail("the command that should make %s did not", command->output);
-        else if (code != CLI_DONE && asked == 0)
-            code = cli_fail("preparing %s: %s", command->output, line);
-    }
-    free(head);
-    free(made);
-    return code;
+    (void)fprintf(stderr, "preparing %s\n", command->output);
+    code = made_note(command);
+    if (code != CLI_DONE) return code;
+    const int64_t begin = child_log_end(messages);
+    const pid_t child = start_words(command, NULL, messages, w->request->threads);
+    code = child ? wait_for(child) : CLI_FAILED;
+    if (code == CLI_DONE && access(command->output, F_OK) != 0)
+        return cli_fail("the command that should make %s did not", command->output);
+    if (code == CLI_DONE || asked != 0) return code;
+    child_log_failure(messages, begin, code, line);
+    return cli_fail("preparing %s: %s", command->output, line);
 }
 
 static int prepare_all(const sweep_work *w)

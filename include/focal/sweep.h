@@ -47,6 +47,9 @@ FOCAL_API int32_t focal_sweep_run_count(const focal_sweep *sweep);
 FOCAL_API focal_status focal_sweep_run_at(focal_sweep *sweep, int32_t n, focal_sweep_run *run);
 /* The run file of run n, every key in it; paths of what is there are whole. */
 FOCAL_API focal_status focal_sweep_run_write(focal_sweep *sweep, int32_t n, const char *path);
+/* Whether run n can be done in the plan's folder: FOCAL_EINVAL with what differs when another run
+ * of its name has begun there. Nothing is changed. */
+FOCAL_API focal_status focal_sweep_run_check(focal_sweep *sweep, int32_t n);
 
 /* What report should compare with: a key=value or the name of a case; "": nothing. Borrowed. */
 FOCAL_API const char *focal_sweep_baseline(const focal_sweep *sweep);

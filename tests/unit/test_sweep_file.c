@@ -279,6 +279,45 @@ static void bad_plans_are_refused(void **state)
     folder_remove(&f);
 }
 
+/* The folder of the test is that of the run: the sweep's is the one around it. */
+static void runs_that_are_there_must_agree(void **state)
+{
+    focal_ctx *ctx = *state;
+    const folder f = folder_new(), tokens = folder_new();
+    char text[512], around[sizeof f.path], expected[1024];
+    (void)snprintf(around, sizeof around, "%s", f.path);
+    char *name = strrchr(around, '/');
+    *name++ = '\0';
+    (void)snprintf(text, sizeof text, "data.shards = %s/../%s\ncase %s:\n", tokens.path,
+                   strrchr(tokens.path, '/') + 1, name);
+    focal_sweep *sweep = open_text(ctx, &f, text);
+    assert_status(ctx, focal_sweep_plan(sweep, around), FOCAL_OK);
+    assert_status(ctx, focal_sweep_run_check(sweep, 0), FOCAL_OK); /* there is none */
+    assert_status(ctx, focal_sweep_run_check(sweep, 1), FOCAL_EINVAL);
+
+    assert_status(ctx, focal_sweep_run_write(sweep, 0, folder_file(&f, "run.conf")), FOCAL_OK);
+    size_t bytes = 0;
+    char *written = read_bytes(folder_file(&f, "run.conf"), &bytes);
+    (void)snprintf(expected, sizeof expected, "\ndata.shards = \"%s\"\n", tokens.path);
+    assert_non_null(memmem(written, bytes, expected, strlen(expected)));
+    free(written);
+
+    write_bytes(folder_file(&f, "log.jsonl"), "{}\n", 3); /* it has begun */
+    assert_status(ctx, focal_sweep_run_check(sweep, 0), FOCAL_OK);
+    assert_status(ctx, focal_sweep_set(sweep, "checkpoint.keep=7"), FOCAL_OK);
+    assert_status(ctx, focal_sweep_run_check(sweep, 0), FOCAL_OK);
+    assert_status(ctx, focal_sweep_set(sweep, "model.layers=7"), FOCAL_OK);
+    assert_status(ctx, focal_sweep_run_check(sweep, 0), FOCAL_EINVAL);
+    (void)snprintf(
+        expected, sizeof expected,
+        "%s: there is a run with 'model.layers' = 8, this one has 7: take another folder", f.path);
+    assert_string_equal(focal_ctx_error(ctx), expected);
+    assert_int_equal(folder_count(&f), 3); /* a.sweep and the run's two */
+    focal_sweep_free(sweep);
+    folder_remove(&tokens);
+    folder_remove(&f);
+}
+
 static void memory_may_run_out(void **state)
 {
     focal_ctx *ctx = *state;
@@ -320,6 +359,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(commands_have_their_names_filled_in, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(bad_lines_are_refused, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(bad_plans_are_refused, open_ctx, close_ctx),
+        cmocka_unit_test_setup_teardown(runs_that_are_there_must_agree, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(memory_may_run_out, open_ctx, close_ctx),
     };
     return cmocka_run_group_tests_name("sweep_file", tests, NULL, NULL);
