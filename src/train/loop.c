@@ -2,7 +2,6 @@
  * that happens at the top of the loop, so that a run which resumes behind a step does what is still
  * due there, and nothing twice. */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -68,18 +67,6 @@ static int32_t pass_windows(const foci_run *run)
 }
 
 /* ---- Opening ---- */
-
-/* A path that means the same wherever the run goes on. One that is not there stays as it is: who
- * opens it will say so. */
-static void make_absolute(char path[FOCI_RUN_TEXT])
-{
-    char *whole = path[0] != '\0' ? realpath(path, NULL) : NULL;
-    if (whole && strlen(whole) < FOCI_RUN_TEXT) {
-        memset(path, 0, FOCI_RUN_TEXT);
-        memcpy(path, whole, strlen(whole));
-    }
-    free(whole);
-}
 
 static focal_status check_sizes(const session *s)
 {
@@ -156,8 +143,7 @@ static focal_status open_session(session *s, const char *folder)
 {
     FOCAL_TRY(foci_run_resolve(s->ctx, &s->run));
     FOCAL_TRY(check_sizes(s));
-    make_absolute(s->run.data.shards);
-    make_absolute(s->run.start.from);
+    foci_run_make_paths_whole(&s->run);
     FOCAL_TRY(foci_pace_open(s->ctx, &s->run, &s->pace));
     FOCAL_TRY(foci_start_open(s->ctx, &s->run, &s->start));
     FOCAL_TRY(foci_check_result(&s->start));

@@ -185,6 +185,10 @@ focal_status foci_run_resolve(focal_ctx *ctx, foci_run *run);
 /* FOCAL_EINVAL when a resolved run looks at data and does not say where they are. */
 focal_status foci_run_check_data(focal_ctx *ctx, const foci_run *run);
 
+/* Makes paths mean the same wherever the run goes on. One that is not there stays as it is: who
+ * opens it will say so. */
+void foci_run_make_paths_whole(foci_run *run);
+
 /* Writes every key with its value, so that reading the file gives this run to the bit. */
 focal_status foci_run_write(focal_ctx *ctx, const char *path, const foci_run *run);
 

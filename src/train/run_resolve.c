@@ -1,4 +1,5 @@
 /* What the settings of a run say together: values that follow from others, and contradictions. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -159,6 +160,22 @@ static focal_status resolve_schedule(focal_ctx *ctx, foci_run *run)
         return foci_fail(ctx, FOCAL_EINVAL, "run: %lld steps of warm-up in a run of %lld",
                          (long long)run->schedule.warmup, (long long)run->schedule.steps);
     return FOCAL_OK;
+}
+
+static void make_whole(char path[FOCI_RUN_TEXT])
+{
+    char *whole = path[0] != '\0' ? realpath(path, NULL) : NULL;
+    if (whole && strlen(whole) < FOCI_RUN_TEXT) {
+        memset(path, 0, FOCI_RUN_TEXT);
+        memcpy(path, whole, strlen(whole));
+    }
+    free(whole);
+}
+
+void foci_run_make_paths_whole(foci_run *run)
+{
+    make_whole(run->data.shards);
+    make_whole(run->start.from);
 }
 
 focal_status foci_run_resolve(focal_ctx *ctx, foci_run *run)
