@@ -8,6 +8,7 @@
 #include "base/ctx.h"
 #include "base/error.h"
 #include "model/adapter.h"
+#include "train/run_groups.h"
 
 enum { LINE_BYTES = FOCI_RUN_VALUE + 128 };
 
@@ -74,7 +75,7 @@ focal_status foci_write_adapter(const foci_start *start, const foci_run *run, in
     const foci_adapter_note note = {.base = info.name,
                                     .fingerprint = focal_model_fingerprint(model),
                                     .settings = settings,
-                                    .is_causal = run->groups.balance != FOCI_RUN_BALANCE_SINKHORN,
+                                    .is_causal = foci_run_is_causal(run),
                                     .dtype =
                                         run->groups.type == FOCI_RUN_F32 ? FOCAL_F32 : FOCAL_BF16};
     const focal_status status = start->low_ranks

@@ -2,8 +2,10 @@
  * that happens at the top of the loop, so that a run which resumes behind a step does what is still
  * due there, and nothing twice. */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/ctx.h"
 #include "base/error.h"
@@ -114,7 +116,7 @@ static focal_status open_optimiser(session *s)
 static focal_status resume(session *s)
 {
     char note[FOCI_CHECKPOINT_NOTE];
-    s->state = foci_state_first(&s->start.info);
+    s->state = foci_state_first(&s->start.info, s->start.model);
     FOCAL_TRY(
         foci_state_load(s->optimiser, &s->state, s->folder.checkpoints, &s->is_resumed, note));
     if (note[0] != '\0') foci_journal_warn(&s->journal, "passed over: %s", note);
@@ -139,10 +141,45 @@ static focal_status open_samples(session *s)
     return foci_sample_check(s->start.trainable, &s->run);
 }
 
+/* Shards that lie in the folder of the run are found there when it was moved. */
+static void find_shards(session *s, const char *folder)
+{
+    char *shards = s->run.data.shards, moved[FOCI_RUN_TEXT];
+    if (shards[0] == '\0' || access(shards, F_OK) == 0) return;
+    if (snprintf(moved, sizeof moved, "%s/shards", folder) >= FOCI_RUN_TEXT) return;
+    if (access(moved, F_OK) == 0) memcpy(shards, moved, sizeof moved);
+}
+
+/* Whether some pair of a window is neither near nor with a sink. */
+static bool has_distant_pairs(const foci_run *run)
+{
+    return run->data.length > run->groups.window + run->groups.sinks + 1;
+}
+
+/* What is odd about the settings, and does not keep a run from beginning. */
+static void warn_of_settings(const session *s)
+{
+    const foci_run *run = &s->run;
+    const bool is_distant = foci_run_has_routers(run) || foci_run_is_near(run) ||
+                            (foci_run_has_groups(run) && run->groups.method == FOCI_RUN_ONLY_SCALE);
+    if (s->start.note[0] != '\0') foci_journal_warn(&s->journal, "%s", s->start.note);
+    if (is_distant && foci_run_has_steps(run) && !has_distant_pairs(run))
+        foci_journal_warn(&s->journal,
+                          "windows of %lld tokens (data.length) have no distant pair behind %lld "
+                          "near keys and %lld sinks: groups have nothing to learn",
+                          (long long)run->data.length, (long long)run->groups.window,
+                          (long long)run->groups.sinks);
+    if (!foci_run_is_causal(run))
+        foci_journal_note(
+            &s->journal, "not causal: Sinkhorn balances whole sequences, so losses of steps are no "
+                         "language model's; validation is without it");
+}
+
 static focal_status open_session(session *s, const char *folder)
 {
     FOCAL_TRY(foci_run_resolve(s->ctx, &s->run));
     FOCAL_TRY(check_sizes(s));
+    find_shards(s, folder);
     foci_run_make_paths_whole(&s->run);
     FOCAL_TRY(foci_pace_open(s->ctx, &s->run, &s->pace));
     FOCAL_TRY(foci_start_open(s->ctx, &s->run, &s->start));
@@ -155,11 +192,7 @@ static focal_status open_session(session *s, const char *folder)
     bool is_changed = false;
     FOCAL_TRY(foci_run_folder_open(s->ctx, folder, &s->folder));
     FOCAL_TRY(foci_run_folder_compare(&s->folder, &s->run, &is_changed));
-    if (s->start.note[0] != '\0') foci_journal_warn(&s->journal, "%s", s->start.note);
-    if (foci_run_has_routers(&s->run) && s->run.groups.balance == FOCI_RUN_BALANCE_SINKHORN)
-        foci_journal_note(
-            &s->journal, "not causal: Sinkhorn balances whole sequences, so losses of steps are no "
-                         "language model's; validation is without it");
+    warn_of_settings(s);
     FOCAL_TRY(resume(s));
     return is_changed ? foci_run_write(s->ctx, s->folder.run_conf, &s->run) : FOCAL_OK;
 }

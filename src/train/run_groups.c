@@ -36,6 +36,12 @@ bool foci_run_has_steps(const foci_run *run)
            run->groups.method == FOCI_RUN_ONLY_SCALE;
 }
 
+bool foci_run_is_causal(const foci_run *run)
+{
+    return !foci_run_has_routers(run) || !foci_run_has_steps(run) ||
+           run->groups.balance != FOCI_RUN_BALANCE_SINKHORN;
+}
+
 bool foci_run_has_data(const foci_run *run)
 {
     return run->learn == FOCI_RUN_LEARN_ALL ||

@@ -15,5 +15,7 @@ bool foci_run_has_routers(const foci_run *run);
 bool foci_run_is_near(const foci_run *run);
 bool foci_run_has_steps(const foci_run *run);
 bool foci_run_has_data(const foci_run *run);
+/* Whether groups are learnt from the past alone: Sinkhorn balances whole sequences. */
+bool foci_run_is_causal(const foci_run *run);
 
 #endif /* FOCI_TRAIN_RUN_GROUPS_H */

@@ -4,6 +4,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/ctx.h"
@@ -24,6 +25,7 @@ enum {
     AT_SHARD_DOCUMENTS,
     AT_SHARD_FINGERPRINT,
     AT_SHARD_CONTENTS,
+    AT_BASE,
     AT_SPIKE_COUNT,
     AT_SPIKE_SKIPS,
     AT_SPIKE_LOSSES,
@@ -48,9 +50,12 @@ static double double_of(int64_t bits)
     return value;
 }
 
-foci_state foci_state_first(const foci_shards_info *shards)
+foci_state foci_state_first(const foci_shards_info *shards, const focal_model *base)
 {
-    return (foci_state){.loss = (double)NAN, .valid_loss = (double)NAN, .shards = *shards};
+    return (foci_state){.loss = (double)NAN,
+                        .valid_loss = (double)NAN,
+                        .shards = *shards,
+                        .base = base ? strtoull(focal_model_fingerprint(base), NULL, 16) : 0};
 }
 
 static void pack(const foci_state *s, int64_t optimiser_steps, int64_t to[STATE_COUNT])
@@ -68,6 +73,7 @@ static void pack(const foci_state *s, int64_t optimiser_steps, int64_t to[STATE_
     to[AT_SHARD_DOCUMENTS] = s->shards.document_count;
     to[AT_SHARD_FINGERPRINT] = (int64_t)s->shards.fingerprint;
     to[AT_SHARD_CONTENTS] = (int64_t)s->shards.contents;
+    to[AT_BASE] = (int64_t)s->base;
     to[AT_SPIKE_COUNT] = s->spikes.count;
     to[AT_SPIKE_SKIPS] = s->spikes.skips;
     for (int n = 0; n < FOCI_SPIKE_LOSSES; n++)
@@ -239,6 +245,12 @@ static focal_status take(const foci_checkpoint *from, foci_optimiser *o, foci_st
     FOCAL_TRY(foci_checkpoint_copy(from, &like, numbers));
     FOCAL_TRY(unpack(ctx, from, numbers, &taken));
     FOCAL_TRY(check_shards(ctx, from, numbers, &state->shards));
+    if (numbers[AT_BASE] != (int64_t)state->base)
+        return foci_fail(ctx, FOCAL_EINVAL,
+                         "%s: fitted to a model with fingerprint %016llx, that of start.from now "
+                         "has %016llx",
+                         foci_checkpoint_path(from), (unsigned long long)numbers[AT_BASE],
+                         (unsigned long long)state->base);
     block_list list = {0};
     focal_status status = list_blocks(o, numbers, &list);
     if (status == FOCAL_OK) status = take_blocks(from, &list, o);

@@ -14,10 +14,11 @@ typedef struct foci_state {
     int64_t valid_step, sampled_step; /* behind which these were last done; 0: never */
     foci_spike_memory spikes;
     foci_shards_info shards; /* the data: another set would go on from elsewhere */
+    uint64_t base;           /* the fingerprint of a model that stays as it is; 0: there is none */
 } foci_state;
 
-/* The state of a run that begins. */
-foci_state foci_state_first(const foci_shards_info *shards);
+/* The state of a run that begins; base: the model that stays as it is, or NULL. */
+foci_state foci_state_first(const foci_shards_info *shards, const focal_model *base);
 
 /* Saves the state, the weights and the moments as the checkpoint of the state's step. Fails as
  * foci_checkpoint_save does. */
@@ -26,7 +27,8 @@ focal_status foci_state_save(const foci_optimiser *optimiser, const foci_state *
 
 /* Takes all from the newest good checkpoint of the folder; *is_found is false, and nothing has
  * changed, where there is none. `note` as foci_checkpoint_newest says. FOCAL_EFORMAT on a
- * checkpoint of another model, FOCAL_EINVAL on one of other shards than those of *state. */
+ * checkpoint of another model, FOCAL_EINVAL on one of other shards or another base than those of
+ * *state. */
 focal_status foci_state_load(foci_optimiser *optimiser, foci_state *state, const char *folder,
                              bool *is_found, char note[FOCI_CHECKPOINT_NOTE]);
 

@@ -192,6 +192,7 @@ static void pack_block(const bwd_call *call, const bwd_item *item, const part_vi
     const int64_t ldk = KEY_BLOCK / PACK;
     const focal_keys *keys = view->seq->keys;
     const char *row[KEY_BLOCK] = {0};
+    memset(s->key_mask, 0, (size_t)padded * sizeof *s->key_mask); /* for keys of shared groups */
     for (int32_t n = 0; n < count; n++) {
         const int32_t at = view->key_row ? view->key_row[item->begin + n] : item->begin + n;
         row[n] = foci_row(&k_rows, at);
@@ -206,7 +207,6 @@ static void pack_block(const bwd_call *call, const bwd_item *item, const part_vi
     const size_t missing = (size_t)(padded - count);
     memset(s->k + count * call->k_words, 0, missing * (size_t)call->k_words * sizeof(float));
     memset(s->v + count * call->v_words, 0, missing * (size_t)call->v_words * sizeof(float));
-    memset(s->key_mask + count, 0, missing * sizeof *s->key_mask);
     memset(s->dk, 0, (size_t)(padded * call->k_stride) * sizeof(float));
     memset(s->dv, 0, (size_t)(padded * call->v_stride) * sizeof(float));
     memset(s->kt, 0, (size_t)(call->kt_rows * ldk) * sizeof(float));
