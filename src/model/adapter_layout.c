@@ -11,7 +11,6 @@
 
 static const char prefix[] = "base_model.model.layers.";
 static const char scale_name[] = "base_model.model.log_distant_scale"; /* of no layer: of all */
-static const double most_log = 20.0; /* as of a model's own temperatures (model_weights.c) */
 
 void foci_adapter_tensor_name(int32_t layer, foci_group_tensor which,
                               char name[FOCI_ADAPTER_NAME_BYTES])
@@ -78,9 +77,9 @@ focal_status foci_adapter_check_numbers(focal_ctx *ctx, focal_status status, con
         if (!isfinite(value))
             return foci_fail(ctx, status, "%s: element %lld of '%s' is %s", path, (long long)n,
                              name, isnan(value) ? "not a number" : "infinite");
-        if (is_log && fabs(value) > most_log)
+        if (is_log && fabs(value) > FOCI_MOST_LOG)
             return foci_fail(ctx, status, "%s: element %lld of '%s' is %g, %g to %g are accepted",
-                             path, (long long)n, name, value, -most_log, most_log);
+                             path, (long long)n, name, value, -FOCI_MOST_LOG, FOCI_MOST_LOG);
     }
     return FOCAL_OK;
 }

@@ -1,6 +1,7 @@
 /* The memory of groups: which tensors a layer has, one behind the other. */
 #include "model/groups.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/ctx.h"
@@ -144,4 +145,17 @@ void foci_groups_free(focal_ctx *ctx, foci_groups *groups)
     foci_free(ctx, groups->layers);
     foci_free(ctx, groups->numbers);
     foci_free(ctx, groups);
+}
+
+void foci_groups_limit(foci_groups *groups)
+{
+    static const foci_group_tensor logs[] = {FOCI_GROUP_LT, FOCI_GROUP_LS};
+    const float most = (float)FOCI_MOST_LOG;
+    for (int32_t layer = 0; layer < groups->shape.L; layer++)
+        for (size_t which = 0; which < FOCAL_COUNT(logs); which++) {
+            float *values = groups->layers[layer].tensors[logs[which]];
+            const int64_t count = foci_groups_count(&groups->shape, layer, logs[which]);
+            for (int64_t n = 0; values && n < count; n++)
+                values[n] = fminf(fmaxf(values[n], -most), most);
+        }
 }

@@ -21,6 +21,7 @@ typedef enum foci_group_tensor {
     FOCI_GROUP_TENSORS
 } foci_group_tensor;
 
+#define FOCI_MOST_LOG 20.0 /* of temperatures and the scale: e^20 is far beyond any use */
 #define FOCI_GROUPS_MOST_SEED (INT64_C(1) << 53) /* exact in every reader of JSON */
 
 /* Where the groups of the layers that are named come from. */
@@ -70,6 +71,9 @@ void foci_groups_free(focal_ctx *ctx, foci_groups *groups); /* NULL is fine */
 
 /* Numbers of one tensor of a layer; 0: there is no such tensor. */
 int64_t foci_groups_count(const foci_groups_shape *shape, int32_t layer, foci_group_tensor which);
+
+/* Brings temperatures and the scale within what files may hold, e^FOCI_MOST_LOG either way. */
+void foci_groups_limit(foci_groups *groups);
 
 /* Whether tokens are in groups at all. */
 static inline bool foci_groups_exist(const foci_groups_shape *shape)

@@ -10,10 +10,9 @@
 #include "base/error.h"
 #include "base/sizes.h"
 #include "focal/quant.h"
+#include "model/groups.h"
 #include "model/weight_names.h"
 #include "ops/interleave.h"
-
-static const float most_log = 20.0F; /* of a head's temperature: e^20 is far beyond any use */
 
 /* A pass over all names. */
 typedef struct binder {
@@ -194,11 +193,10 @@ static void check_logs(binder *b, const float *lt)
 {
     const int32_t H = b->config->H;
     for (int32_t n = 0; lt && n < H && b->status == FOCAL_OK; n++)
-        if (!(fabsf(lt[n]) <= most_log))
-            b->status =
-                foci_fail(b->ctx, FOCAL_EFORMAT,
-                          "%s: the logarithm of a temperature is %g, %g to %g are accepted",
-                          b->source->path, (double)lt[n], -(double)most_log, (double)most_log);
+        if (!(fabs((double)lt[n]) <= FOCI_MOST_LOG))
+            b->status = foci_fail(b->ctx, FOCAL_EFORMAT,
+                                  "%s: the logarithm of a temperature is %g, %g to %g are accepted",
+                                  b->source->path, (double)lt[n], -FOCI_MOST_LOG, FOCI_MOST_LOG);
 }
 
 static void bind_temperature(binder *b, int32_t n, foci_model_weights *w)

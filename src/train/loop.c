@@ -451,6 +451,7 @@ static focal_status take_step(session *s, bool *is_over)
     if (foci_spike_found(&s->state.spikes, loss, &norm, s->run.spike_threshold, why))
         return handle_spike(s, why, is_over);
     FOCAL_TRY(foci_optimiser_step(s->optimiser, rate, norm.norm));
+    if (s->start.groups) foci_groups_limit(s->start.groups);
     foci_spike_remember(&s->state.spikes, loss);
     s->state.step++;
     s->is_saved = false;
