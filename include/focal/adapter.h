@@ -23,6 +23,7 @@ typedef struct focal_adapter_info {
     const char *kind;        /* "groups" or "lora" */
     const char *base;        /* the model it was fitted to, as that calls itself; or "" */
     const char *fingerprint; /* of that model (focal_model_fingerprint); "": peft wrote it */
+    const char *checksum;    /* of its two files as they were opened, 16 hexadecimal digits */
     const char *version;     /* of the focal that wrote it; or "" */
     const char *settings;    /* how it was fitted, as the JSON object that its file holds */
     int32_t L;               /* layers of that model; of LoRA one behind the highest that has it */

@@ -173,6 +173,7 @@ static focal_status plan(group_run *r)
     const char *file = slash && slash[1] ? slash + 1 : info.path;
     (void)snprintf(e->model, sizeof e->model, "%s", file);
     memcpy(e->fingerprint, r->model->fingerprint, sizeof e->fingerprint);
+    memcpy(e->adapter_checksum, r->adapter->checksum, sizeof e->adapter_checksum);
     FOCAL_TRY(check_texts(r));
     FOCAL_TRY(choose_settings(r));
     if (e->own >= 0) choose_layers(e);

@@ -28,6 +28,7 @@ struct focal_group_eval {
     const focal_tokenizer *tokenizer; /* the model's; NULL: none */
     /* What was measured, and how. */
     char model[FOCI_GROUP_NAME], fingerprint[FOCI_FINGERPRINT_BYTES];
+    char adapter_checksum[FOCI_FINGERPRINT_BYTES];
     const char *precision;
     int32_t context, batch, rounds, threads;
     int32_t K, routers, L; /* of the adapter; K 0: it has no router */

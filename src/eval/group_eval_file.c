@@ -52,6 +52,7 @@ static void put_head(foci_writer *to, const focal_group_eval *e)
     put_string(to, "{\n  \"measure\": \"groups\",\n  \"focal\": ", version);
     put_string(to, ",\n  \"model\": ", e->model);
     put_string(to, ",\n  \"fingerprint\": ", e->fingerprint);
+    put_string(to, ",\n  \"adapter_checksum\": ", e->adapter_checksum);
     put_string(to, ",\n  \"precision\": ", e->precision);
     put_int(to, ",\n  \"context\": ", e->context);
     put_int(to, ",\n  \"batch\": ", e->batch);

@@ -2,6 +2,7 @@
 #include "model/adapter.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/ctx.h"
@@ -12,12 +13,21 @@
 
 enum { CONFIG_BYTES = 1 << 20 };
 
-static focal_status read_json(focal_ctx *ctx, const char *path, foci_json **json)
+/* FNV-1a, 64 bits: tells contents apart, protects nothing. */
+static uint64_t hash_bytes(uint64_t hash, const void *data, size_t bytes)
+{
+    const uint8_t *from = data;
+    for (size_t n = 0; n < bytes; n++) hash = (hash ^ from[n]) * 0x100000001B3U;
+    return hash;
+}
+
+static focal_status read_json(focal_ctx *ctx, const char *path, uint64_t *hash, foci_json **json)
 {
     char *text = NULL;
     size_t bytes = 0;
     *json = NULL;
     FOCAL_TRY(foci_read_file(ctx, path, CONFIG_BYTES, &text, &bytes));
+    *hash = hash_bytes(*hash, text, bytes);
     const focal_status status = foci_json_parse(ctx, path, text, bytes, json);
     foci_free(ctx, text);
     return status;
@@ -28,17 +38,25 @@ focal_status focal_adapter_open(focal_ctx *ctx, const char *path, focal_adapter 
     if (!adapter) return foci_fail(ctx, FOCAL_EINVAL, "adapter: no place for the adapter");
     *adapter = NULL;
     if (!path || !*path) return foci_fail(ctx, FOCAL_EINVAL, "adapter: no path");
+    uint64_t hash = 0xCBF29CE484222325U;
     foci_json *json = NULL;
+    foci_map map = {0}; /* one for the checksum and the tensors: they are of the same bytes */
     foci_safetensors *tensors = NULL;
     foci_adapter_config config = {.settings = NULL};
     char *config_path = foci_path_join(ctx, path, strlen(path), FOCI_ADAPTER_CONFIG);
     char *tensors_path = foci_path_join(ctx, path, strlen(path), FOCI_ADAPTER_TENSORS);
     focal_status status = config_path && tensors_path ? FOCAL_OK : FOCAL_ENOMEM;
-    if (status == FOCAL_OK) status = read_json(ctx, config_path, &json);
+    if (status == FOCAL_OK) status = read_json(ctx, config_path, &hash, &json);
     if (status == FOCAL_OK) status = foci_adapter_read_config(ctx, config_path, json, &config);
-    if (status == FOCAL_OK) status = foci_safetensors_open(ctx, tensors_path, &tensors);
+    if (status == FOCAL_OK) status = foci_map_open(ctx, tensors_path, &map);
+    if (status == FOCAL_OK)
+        status = foci_safetensors_parse(ctx, tensors_path, map.data, map.bytes, &tensors);
     if (status == FOCAL_OK) status = foci_adapter_new(ctx, path, &config, tensors, adapter);
+    if (status == FOCAL_OK)
+        (void)snprintf((*adapter)->checksum, sizeof(*adapter)->checksum, "%016llx",
+                       (unsigned long long)hash_bytes(hash, map.data, map.bytes));
     foci_safetensors_close(tensors);
+    foci_map_close(&map);
     foci_json_free(json);
     foci_free(ctx, config.settings);
     foci_free(ctx, config_path);
@@ -109,6 +127,7 @@ focal_adapter_info focal_adapter_describe(const focal_adapter *adapter)
         .path = adapter->path,
         .base = adapter->base,
         .fingerprint = adapter->fingerprint,
+        .checksum = adapter->checksum,
         .version = adapter->version,
         .targets = "",
         .settings = adapter->settings,

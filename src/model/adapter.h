@@ -25,6 +25,7 @@ struct focal_adapter {
     bool is_whole;             /* every layer of the model must have what one has */
     char targets[FOCI_TARGETS_BYTES];
     char base[FOCI_BASE_NAME_BYTES], fingerprint[FOCI_FINGERPRINT_BYTES];
+    char checksum[FOCI_FINGERPRINT_BYTES]; /* of both files; "": it was read from memory */
     char version[FOCI_VERSION_BYTES];
     char *settings; /* JSON of how it was fitted, an object */
     bool is_causal;

@@ -74,6 +74,14 @@ static void take_text(reader *r, const foci_json *from, const char *key, char to
     to[bytes] = '\0';
 }
 
+/* A fingerprint or a checksum. */
+static void take_digits(reader *r, const foci_json *from, const char *key, char to[FOCI_FIT_NAME])
+{
+    take_text(r, from, key, to);
+    if (strlen(to) != 16 || to[strspn(to, "0123456789abcdef")] != '\0')
+        refuse(r, "'%s' must be 16 digits of 0 to 9 and a to f", key);
+}
+
 /* A list of `least` to `most` values, and how many. */
 static const foci_json *take_list(reader *r, const foci_json *from, const char *key, int64_t least,
                                   int64_t most, int32_t *count)
@@ -209,6 +217,8 @@ static void read_measure(reader *r, const foci_json *root, foci_fit_measure *m)
     if (strcmp(measure, "groups") != 0) refuse(r, "its measure is not \"groups\"");
     take_text(r, root, "focal", m->version);
     take_text(r, root, "model", m->model);
+    take_digits(r, root, "fingerprint", m->fingerprint);
+    take_digits(r, root, "adapter_checksum", m->adapter_checksum);
     take_text(r, root, "precision", m->precision);
     m->context = (int32_t)take_int(r, root, "context", 2, INT32_MAX);
     m->rounds = (int32_t)take_int(r, root, "rounds", 0, INT16_MAX);

@@ -47,6 +47,8 @@ static focal_status take_info(focal_ctx *ctx, const focal_adapter_info *info, fo
     FOCAL_TRY(foci_json_parse(ctx, "fit", info->settings, strlen(info->settings), &settings));
     copy_plain(fit->base, FOCI_FIT_NAME, info->base, strlen(info->base));
     copy_plain(fit->version, FOCI_FIT_NAME, info->version, strlen(info->version));
+    (void)snprintf(fit->fingerprint, FOCI_FIT_NAME, "%s", info->fingerprint);
+    (void)snprintf(fit->checksum, FOCI_FIT_NAME, "%s", info->checksum);
     fit->is_lora = strcmp(info->kind, "lora") == 0;
     fit->is_causal = fit->is_lora || info->is_causal;
     fit->layers = info->layers;
@@ -134,6 +136,29 @@ static focal_status read_part(focal_ctx *ctx, const foci_fit *fit, const char *n
     return status;
 }
 
+/* Whether the numbers are of the files that lie here: an adapter may have been fitted further
+ * since, and a measure.json may have come from another folder. False with a note. */
+static bool is_own_measure(const foci_fit *fit, const foci_fit_measure *m, foci_notes *notes)
+{
+    if (*fit->fingerprint && strcmp(m->fingerprint, fit->fingerprint) != 0)
+        foci_note(notes,
+                  "%s: measure.json is left out: it is of a model with the fingerprint %s, the "
+                  "adapter of one with %s",
+                  fit->name, m->fingerprint, fit->fingerprint);
+    else if (m->K > 0 && m->K != fit->groups)
+        foci_note(notes, "%s: measure.json is left out: it is of %d groups, the adapter has %d",
+                  fit->name, m->K, fit->groups);
+    else if (strcmp(m->adapter_checksum, fit->checksum) != 0)
+        foci_note(
+            notes,
+            "%s: measure.json is left out: it is of an adapter with the checksum %s, the files "
+            "that are here now have %s",
+            fit->name, m->adapter_checksum, fit->checksum);
+    else
+        return true;
+    return false;
+}
+
 static focal_status read_measure(focal_ctx *ctx, foci_fit *fit, foci_notes *notes)
 {
     char *data;
@@ -145,6 +170,10 @@ static focal_status read_measure(focal_ctx *ctx, foci_fit *fit, foci_notes *note
     if (status == FOCAL_EFORMAT) {
         foci_note(notes, "%s: %s", fit->name, focal_ctx_error(ctx));
         status = FOCAL_OK;
+    }
+    if (fit->measure && !is_own_measure(fit, fit->measure, notes)) {
+        foci_fit_measure_free(ctx, fit->measure);
+        fit->measure = NULL;
     }
     return status;
 }

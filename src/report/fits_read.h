@@ -54,6 +54,7 @@ typedef struct foci_fit_typical {
 /* measure.json (docs/FORMATS.md). The first setting is the dense one. */
 typedef struct foci_fit_measure {
     char version[FOCI_FIT_NAME], model[FOCI_FIT_NAME], precision[FOCI_FIT_NAME];
+    char fingerprint[FOCI_FIT_NAME], adapter_checksum[FOCI_FIT_NAME]; /* of what was measured */
     int32_t context, rounds, threads;
     int32_t text_count, setting_count;
     char names[FOCI_FIT_TEXTS][FOCI_FIT_NAME];
@@ -94,13 +95,15 @@ typedef struct foci_fit {
     char name[FOCI_FIT_NAME], label[FOCI_FIT_LABEL];
     /* What it is. */
     char base[FOCI_FIT_NAME], version[FOCI_FIT_NAME], method[FOCI_FIT_NAME];
+    char fingerprint[FOCI_FIT_NAME]; /* of its model; "": peft wrote it */
+    char checksum[FOCI_FIT_NAME];    /* of its files */
     char mode[FOCI_FIT_NAME], scope[FOCI_FIT_NAME], objective[FOCI_FIT_NAME];
     char gate[FOCI_FIT_NAME], targets[FOCI_FIT_NAME], form[FOCI_FIT_NAME];
     bool is_lora, is_causal, has_temperatures;
     bool has_groups; /* else no token looks into any */
     int32_t layers, groups, top, top_fit, window, sinks, rank;
     int64_t steps, parameters; /* steps -1: not known */
-    foci_fit_measure *measure; /* NULL: not measured */
+    foci_fit_measure *measure; /* of these files; NULL: not measured */
     foci_fit_log log;
 } foci_fit;
 

@@ -41,9 +41,33 @@ static void note_unmeasured(foci_fits *fits)
     for (int32_t n = 0; n < fits->count; n++)
         if (!fits->fits[n]->measure)
             foci_note(&fits->notes,
-                      "%s: nothing is measured yet; this does it: focal eval groups -m MODEL "
-                      "--adapter %.300s TEXT...",
+                      "%s: there is no measurement of it; this makes one: focal eval groups -m "
+                      "MODEL --adapter %.300s TEXT...",
                       fits->fits[n]->name, fits->fits[n]->path);
+}
+
+/* The fingerprint of the model that an adapter is of, as far as it is known; else "". */
+static const char *model_of(const foci_fit *fit)
+{
+    return *fit->fingerprint ? fit->fingerprint : fit->measure ? fit->measure->fingerprint : "";
+}
+
+/* What is lost to one model says nothing about what is lost to another: a page has one dense. */
+static focal_status check_one_model(const foci_fits *fits)
+{
+    const foci_fit *first = NULL;
+    for (int32_t n = 0; n < fits->count; n++) {
+        const foci_fit *fit = fits->fits[n];
+        if (!*model_of(fit)) continue;
+        if (first && strcmp(model_of(first), model_of(fit)) != 0)
+            return foci_fail(fits->ctx, FOCAL_EINVAL,
+                             "report: %s is an adapter of '%s' (fingerprint %s), %s of '%s' "
+                             "(%s): each model gets a report of its own",
+                             first->name, first->base, model_of(first), fit->name, fit->base,
+                             model_of(fit));
+        if (!first) first = fit;
+    }
+    return FOCAL_OK;
 }
 
 /* Gaps are to the dense loss of the same run, but other texts have other gaps. */
@@ -70,6 +94,7 @@ static focal_status read_all(foci_fits *fits, const focal_report_fits_args *args
     if (fits->count == 0)
         return foci_fail(fits->ctx, FOCAL_EINVAL, "report: no adapter to read: %s",
                          fits->notes.text[0]);
+    FOCAL_TRY(check_one_model(fits));
     part_labels(fits);
     note_unmeasured(fits);
     note_other_texts(fits);

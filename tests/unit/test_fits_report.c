@@ -16,6 +16,7 @@ enum { NOTES = 8, NOTE_BYTES = 512 };
  * HTML. */
 static const char good[] =
     "{\"measure\":\"groups\",\"focal\":\"0.1.0\",\"model\":\"<i>m</i>.gguf\",\"precision\":\"f32\","
+    "\"fingerprint\":\"" ADAPTER_DIGITS "\",\"adapter_checksum\":\"CHECKSUM\","
     "\"context\":512,\"rounds\":1,\"threads\":2,"
     "\"texts\":[{\"name\":\"a<b>.txt\",\"tokens\":511},{\"name\":\"c.txt\",\"tokens\":99}],"
     "\"settings\":["
@@ -27,12 +28,12 @@ static const char good[] =
     "\"losses\":[3.5,3.8]},"
     "{\"kind\":\"temperatures\",\"loss\":3.25,\"kept\":1.0,\"tokens_per_second\":null,"
     "\"losses\":[3.25,3.25]}],"
-    "\"groups\":2,\"groups_top\":1,"
-    "\"sizes\":[{\"layer\":0,\"router\":0,\"shares\":[0.75,0.25]},"
-    "{\"layer\":0,\"router\":1,\"shares\":[0.5,0.5]},{\"layer\":2,\"router\":0,"
-    "\"shares\":[1,0]}],"
+    "\"groups\":5,\"groups_top\":1,"
+    "\"sizes\":[{\"layer\":0,\"router\":0,\"shares\":[0.4,0.3,0.1,0.1,0.1]},"
+    "{\"layer\":0,\"router\":1,\"shares\":[0.2,0.2,0.2,0.2,0.2]},{\"layer\":2,\"router\":0,"
+    "\"shares\":[1,0,0,0,0]}],"
     "\"typical\":[{\"layer\":0,\"router\":0,\"groups\":[[{\"text\":\" <script>\",\"here\":3,"
-    "\"all\":4}],[]]}]}";
+    "\"all\":4}],[],[],[],[]]}]}";
 
 typedef struct notes {
     int count;
@@ -49,6 +50,15 @@ static void on_note(void *user, const char *sentence)
 static void put_file(const folder *f, const char *name, const char *text)
 {
     write_bytes(folder_file(f, name), text, strlen(text));
+}
+
+/* A whole measure.json of the adapter in the folder. */
+static void put_measure(focal_ctx *ctx, const folder *f)
+{
+    focal_adapter *adapter = adapter_open(ctx, f->path);
+    put_file(f, "measure.json", good);
+    adapter_edit(f, "measure.json", "CHECKSUM", focal_adapter_describe(adapter).checksum);
+    focal_adapter_close(adapter);
 }
 
 /* The page of the folders, as text to free(). */
@@ -86,7 +96,7 @@ static void the_page_has_what_was_measured(void **state)
     const folder f = adapter_write_good(ctx, FOCAL_BF16);
     const char *folders[] = {f.path};
     notes n;
-    put_file(&f, "measure.json", good);
+    put_measure(ctx, &f);
     put_file(&f, "log.jsonl",
              "{\"step\":1,\"loss\":3,\"kl\":0.5,\"largest_group\":0.25}\n"
              "{\"step\":2,\"loss\":3,\"kl\":0.25,\"largest_group\":0.5}\n");
@@ -100,7 +110,7 @@ static void the_page_has_what_was_measured(void **state)
     assert_has(page, "<td>&minus;0.2500</td>");
     assert_has(page, "groups 3, at 25: 0.0625");
     assert_has(page, "Divergence from the dense model");
-    assert_has(page, "layer 0, router 0: 75.0 % of the keys in the fullest group, 25.0 % in the "
+    assert_has(page, "layer 0, router 0: 40.0 % of the keys in the fullest group, 10.0 % in the "
                      "emptiest");
     /* texts of files cannot become tags */
     assert_has(page, "a&lt;b&gt;.txt");
@@ -154,7 +164,7 @@ static void folders_without_numbers_say_how_to_get_them(void **state)
     const char *folders[] = {a.path, b.path};
     char want[160];
     notes n;
-    put_file(&b, "measure.json", good);
+    put_measure(ctx, &b);
     char *page = page_of(ctx, folders, 2, &n);
     assert_int_equal(n.count, 1);
     (void)snprintf(want, sizeof want, "focal eval groups -m MODEL --adapter %s TEXT...", a.path);
@@ -174,14 +184,82 @@ static void other_texts_are_noted(void **state)
     const folder a = adapter_write_good(ctx, FOCAL_BF16), b = adapter_write_good(ctx, FOCAL_BF16);
     const char *folders[] = {a.path, b.path};
     notes n;
-    put_file(&a, "measure.json", good);
-    put_file(&b, "measure.json", good);
+    put_measure(ctx, &a);
+    put_measure(ctx, &b);
     adapter_edit(&b, "measure.json", "c.txt", "d.txt");
     free(page_of(ctx, folders, 2, &n));
     assert_int_equal(n.count, 1);
     assert_non_null(strstr(n.text[0], "other texts"));
     folder_remove(&a);
     folder_remove(&b);
+}
+
+/* Numbers of another adapter, or of this one before it was changed, are not shown. */
+static void measures_of_other_adapters_are_left_out(void **state)
+{
+    focal_ctx *ctx = *state;
+    static const struct {
+        const char *file, *from, *to, *why;
+    } edits[] = {
+        {"measure.json", ADAPTER_DIGITS, "fedcba9876543210", "fingerprint fedcba9876543210"},
+        {"measure.json", "\"groups\":5,\"groups_top\":1", "\"other\":5", ""}, /* may have none */
+        {FOCI_ADAPTER_CONFIG, "\"steps\": 250", "\"steps\": 300", "checksum"},
+        {FOCI_ADAPTER_TENSORS, "F32", "F32", ""}, /* written anew, but the same */
+    };
+    for (size_t i = 0; i < FOCAL_COUNT(edits); i++) {
+        const folder f = adapter_write_good(ctx, FOCAL_BF16);
+        const char *folders[] = {f.path};
+        notes n;
+        put_measure(ctx, &f);
+        adapter_edit(&f, edits[i].file, edits[i].from, edits[i].to);
+        char *page = page_of(ctx, folders, 1, &n);
+        const bool is_own = *edits[i].why == '\0';
+        assert_int_equal(n.count, is_own ? 0 : 2); /* why, and how to measure */
+        if (!is_own && !strstr(n.text[0], edits[i].why)) fail_msg("%s", n.text[0]);
+        if (is_own)
+            assert_has(page, "3.5625");
+        else
+            assert_lacks(page, "3.5625");
+        free(page);
+        folder_remove(&f);
+    }
+    /* One number of the weights, and another number of groups. */
+    const folder f = adapter_write_good(ctx, FOCAL_BF16);
+    const char *folders[] = {f.path};
+    const float number = 0.25F;
+    notes n;
+    put_measure(ctx, &f);
+    adapter_poke(ctx, &f, "base_model.model.layers.0.self_attn.log_temperature", 0, &number,
+                 sizeof number);
+    free(page_of(ctx, folders, 1, &n));
+    assert_int_equal(n.count, 2);
+    assert_non_null(strstr(n.text[0], "checksum"));
+    adapter_edit(&f, "measure.json", "\"groups\":5", "\"groups\":2");
+    adapter_edit(&f, "measure.json", "[0.4,0.3,0.1,0.1,0.1]", "[0.4,0.6]");
+    adapter_edit(&f, "measure.json", "[0.2,0.2,0.2,0.2,0.2]", "[0.5,0.5]");
+    adapter_edit(&f, "measure.json", "[1,0,0,0,0]", "[1,0]");
+    adapter_edit(&f, "measure.json", ",[],[],[],[]]", ",[]]");
+    free(page_of(ctx, folders, 1, &n));
+    assert_int_equal(n.count, 2);
+    assert_non_null(strstr(n.text[0], "it is of 2 groups, the adapter has 5"));
+    folder_remove(&f);
+}
+
+/* One page has one dense model. */
+static void adapters_of_two_models_are_refused(void **state)
+{
+    focal_ctx *ctx = *state;
+    const folder a = adapter_write_good(ctx, FOCAL_BF16), b = adapter_write_good(ctx, FOCAL_BF16);
+    const folder to = folder_new();
+    const char *folders[] = {a.path, b.path};
+    const focal_report_fits_args args = {.folders = folders, .folder_count = 2};
+    adapter_edit(&b, FOCI_ADAPTER_CONFIG, ADAPTER_DIGITS, "fedcba9876543210");
+    assert_status(ctx, focal_report_fits(ctx, folder_file(&to, "page.html"), &args), FOCAL_EINVAL);
+    assert_non_null(strstr(focal_ctx_error(ctx), "(fedcba9876543210): each model"));
+    assert_int_equal(folder_count(&to), 0);
+    folder_remove(&a);
+    folder_remove(&b);
+    folder_remove(&to);
 }
 
 /* A file with one thing changed is refused with a sentence about it; the page goes on without. */
@@ -195,6 +273,9 @@ static void damaged_measures_are_left_out(void **state)
         {"\"context\":512", "\"context\":1", "'context'"},
         {"\"context\":512", "\"context\":\"512\"", "'context'"},
         {"\"threads\":2,", "", "'threads'"},
+        {ADAPTER_DIGITS, "0123", "'fingerprint'"},
+        {ADAPTER_DIGITS, "0123456789abcdeF", "'fingerprint'"},
+        {"\"adapter_checksum\"", "\"adapter\"", "'adapter_checksum'"},
         {"\"a<b>.txt\"", "7", "'name'"},
         {"\"dense\"", "\"thick\"", "'thick'"},
         {"\"kind\":\"dense\"", "\"kind\":\"adapter\"", "dense one"},
@@ -205,10 +286,10 @@ static void damaged_measures_are_left_out(void **state)
         {"\"kept\":0.25", "\"kept\":1.25", "'kept'"},
         {"[3.5,3.8]", "[3.5]", "'losses'"},
         {"[3.5,3.8]", "[3.5,true]", "'losses'"},
-        {"\"groups\":2", "\"groups\":65", "'groups'"},
-        {"\"groups_top\":1", "\"groups_top\":3", "'groups_top'"},
-        {"[0.75,0.25]", "[0.75]", "'shares'"},
-        {"[0.75,0.25]", "[0.75,-1]", "'shares'"},
+        {"\"groups\":5", "\"groups\":65", "'groups'"},
+        {"\"groups_top\":1", "\"groups_top\":6", "'groups_top'"},
+        {"[0.4,0.3,", "[0.4,", "'shares'"},
+        {"[0.4,0.3,", "[0.4,-1,", "'shares'"},
         {"\"router\":1", "\"router\":2", "ascend"},
         {"\"layer\":2,\"router\":0", "\"layer\":2,\"router\":1", "ascend"},
         {"\"here\":3", "\"here\":5", "'all'"},
@@ -221,7 +302,7 @@ static void damaged_measures_are_left_out(void **state)
         const folder f = adapter_write_good(ctx, FOCAL_BF16);
         const char *folders[] = {f.path};
         notes n;
-        put_file(&f, "measure.json", good);
+        put_measure(ctx, &f);
         adapter_edit(&f, "measure.json", edits[i].from, edits[i].to);
         free(page_of(ctx, folders, 1, &n));
         assert_int_equal(n.count, 2); /* why, and how to measure */
@@ -288,7 +369,7 @@ static void without_memory_there_is_no_page(void **state)
     const char *folders[] = {f.path};
     const char *path = folder_file(&to, "page.html");
     const focal_report_fits_args args = {.folders = folders, .folder_count = 1};
-    put_file(&f, "measure.json", good);
+    put_measure(ctx, &f);
     focal_status status = FOCAL_ENOMEM;
     for (int64_t n = 1; status != FOCAL_OK; n++) {
         const int64_t live = memory_live_blocks();
@@ -312,6 +393,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(folders_without_numbers_say_how_to_get_them, open_ctx,
                                         close_ctx),
         cmocka_unit_test_setup_teardown(other_texts_are_noted, open_ctx, close_ctx),
+        cmocka_unit_test_setup_teardown(measures_of_other_adapters_are_left_out, open_ctx,
+                                        close_ctx),
+        cmocka_unit_test_setup_teardown(adapters_of_two_models_are_refused, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(damaged_measures_are_left_out, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(long_logs_become_means, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(bad_calls_are_refused, open_ctx, close_ctx),

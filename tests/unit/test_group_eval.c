@@ -243,6 +243,8 @@ static void the_file_reads_back(void **state)
     char *text = read_bytes(path, &bytes);
     assert_status(r.ctx, foci_fit_measure_parse(r.ctx, text, bytes, &m), FOCAL_OK);
     assert_string_equal(m->model, "tiny.gguf");
+    assert_string_equal(m->fingerprint, focal_model_fingerprint(r.model));
+    assert_string_equal(m->adapter_checksum, focal_adapter_describe(r.adapter).checksum);
     assert_string_equal(m->names[0], r.texts[0].name);
     assert_string_equal(m->names[1], "\xEF\xBF\xBDsecond");
     assert_int_equal(m->tokens[0], CONTEXT - 1);
