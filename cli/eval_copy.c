@@ -9,6 +9,7 @@
 #include "model_file.h"
 #include "options.h"
 #include "output.h"
+#include "overwrite.h"
 
 typedef struct copy_options {
     model_choice model;
@@ -180,6 +181,15 @@ static int run(const copy_options *o)
     return code;
 }
 
+static int check_output(const copy_options *o)
+{
+    static const char what[] = "eval copy: --write";
+    int code = overwrite_check(what, o->write, &o->model.name, 1);
+    if (code == CLI_DONE) code = overwrite_check(what, o->write, o->files.items, o->files.count);
+    if (code == CLI_DONE) code = overwrite_check(what, o->write, o->more.items, o->more.count);
+    return code;
+}
+
 #define ABOUT                                                                                      \
     "Shows a model a passage of a text, other text, and the passage again: the share of the\n"     \
     "repeated tokens that are its first choice, and their loss, over the last seven eighths of\n"  \
@@ -236,5 +246,6 @@ int cli_eval_copy(int argc, char **argv)
     if (code >= 0) return code;
     if (o.files.count + o.more.count == 0)
         return cli_wrong("eval copy: no text: say which with -f FILE");
-    return run(&o);
+    const int wrong = check_output(&o);
+    return wrong == CLI_DONE ? run(&o) : wrong;
 }

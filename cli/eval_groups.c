@@ -9,6 +9,7 @@
 #include "model_file.h"
 #include "options.h"
 #include "output.h"
+#include "overwrite.h"
 
 typedef struct groups_options {
     model_choice model;
@@ -179,6 +180,13 @@ static int run(const groups_options *o)
     return code;
 }
 
+static int check_output(const groups_options *o)
+{
+    static const char what[] = "eval groups: -o";
+    const int code = overwrite_check(what, o->path, &o->model.name, 1);
+    return code == CLI_DONE ? overwrite_check(what, o->path, o->files.items, o->files.count) : code;
+}
+
 #define ABOUT                                                                                      \
     "Reads texts with the model as it is and with an adapter, its tokens looking into 0, 1, 2,\n"  \
     "4, ... groups: the loss, the share of distant pairs that is looked at, and the speed of\n"    \
@@ -234,5 +242,6 @@ int cli_eval_groups(int argc, char **argv)
     if (o.path && o.adapters.count > 1)
         return cli_wrong("eval groups: -o is one file, and there are %d adapters",
                          o.adapters.count);
-    return run(&o);
+    const int wrong = check_output(&o);
+    return wrong == CLI_DONE ? run(&o) : wrong;
 }

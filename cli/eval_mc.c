@@ -11,6 +11,7 @@
 #include "model_file.h"
 #include "options.h"
 #include "output.h"
+#include "overwrite.h"
 
 typedef struct mc_options {
     model_choice model;
@@ -148,6 +149,16 @@ static int run(const mc_options *o)
     return code;
 }
 
+static int check_output(const mc_options *o)
+{
+    static const char what[] = "eval mc: --per-item";
+    const char *const others[] = {o->model.name, o->prefix};
+    int code = overwrite_check(what, o->per_item, others, CLI_COUNT(others));
+    if (code == CLI_DONE) code = overwrite_check(what, o->per_item, o->files.items, o->files.count);
+    if (code == CLI_DONE) code = overwrite_check(what, o->per_item, o->more.items, o->more.count);
+    return code;
+}
+
 #define ABOUT                                                                                      \
     "Multiple choice: how often the right one of several endings of a text is the one that the\n"  \
     "model finds likeliest, by log-probability (right) and by log-probability a byte\n"            \
@@ -205,5 +216,6 @@ int cli_eval_mc(int argc, char **argv)
     if (o.files.count + o.more.count == 0)
         return cli_wrong("eval mc: no items: say which file has them with -f FILE");
     if (o.context == 1) return cli_wrong("eval mc: a text of 1 token has no choice: at least 2");
-    return run(&o);
+    const int wrong = check_output(&o);
+    return wrong == CLI_DONE ? run(&o) : wrong;
 }
