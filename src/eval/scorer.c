@@ -34,6 +34,15 @@ void foci_scorer_close(foci_scorer *scorer)
     *scorer = (foci_scorer){.model = scorer->model};
 }
 
+/* A sum with one such number in it is no result. */
+static focal_status check_finite(const foci_scorer *s, double nll, int32_t place)
+{
+    if (isfinite(nll)) return FOCAL_OK;
+    return foci_fail(focal_model_ctx(s->model), FOCAL_EINVAL,
+                     "eval: token %d of a text has no finite log-probability: the model gives none",
+                     place);
+}
+
 /* ids[begin .. end - 1], with the probabilities of those that `early` asks for. */
 static focal_status read_early(foci_scorer *s, const int32_t *ids, int32_t begin, int32_t end,
                                const foci_score *early)
@@ -50,8 +59,11 @@ static focal_status read_early(foci_scorer *s, const int32_t *ids, int32_t begin
                                      .targets = is_wanted ? s->targets : NULL,
                                      .nll = is_wanted ? s->nll : NULL};
     FOCAL_TRY(focal_forward(s->model, s->cache, &args));
-    for (int32_t n = begin; is_wanted && n < end; n++)
-        if (s->targets[n - begin] >= 0) early->nll[n + 1 - early->from] = s->nll[n - begin];
+    for (int32_t n = begin; is_wanted && n < end; n++) {
+        if (s->targets[n - begin] < 0) continue;
+        FOCAL_TRY(check_finite(s, s->nll[n - begin], n + 1));
+        early->nll[n + 1 - early->from] = s->nll[n - begin];
+    }
     return FOCAL_OK;
 }
 
@@ -89,6 +101,7 @@ focal_status foci_scorer_read(foci_scorer *s, const int32_t *ids, int32_t count,
                                  "eval: id %d is outside the vocabulary of %d", id, V);
             look_at(s->logits + (int64_t)(n - begin) * V, V, id, &late->nll[place],
                     &late->is_right[place]);
+            FOCAL_TRY(check_finite(s, late->nll[place], n + 1));
         }
     }
     return FOCAL_OK;

@@ -27,7 +27,8 @@ typedef struct foci_score {
 } foci_score;
 
 /* Reads ids from an empty cache. `early` (may be NULL) ends before `late` begins and has no
- * is_right; late ends with the ids. */
+ * is_right; late ends with the ids. FOCAL_EINVAL when a probability is not a finite number, as of a
+ * model with weights that overflow. */
 focal_status foci_scorer_read(foci_scorer *scorer, const int32_t *ids, int32_t count,
                               const foci_score *early, const foci_score *late);
 
