@@ -53,7 +53,7 @@ static void add_setting(focal_group_eval *e, focal_group_kind kind, int32_t top)
     *s = (focal_group_setting){.kind = kind,
                                .top = top,
                                .losses = e->losses[e->setting_count],
-                               .kept = 1.0,
+                               .kept = e->has_distant ? 1.0 : (double)NAN,
                                .speed = (double)NAN};
     e->setting_count++;
 }
@@ -156,6 +156,16 @@ static focal_status check_texts(group_run *r)
     return FOCAL_OK;
 }
 
+/* Whether a text has pairs beyond window and sinks. What knows neither looks at every pair. */
+static bool has_distant(const group_run *r)
+{
+    const focal_adapter_info info = focal_adapter_describe(r->adapter);
+    if (strcmp(info.kind, "groups") != 0 || info.layers == 0) return true;
+    for (int32_t n = 0; n < r->eval->text_count; n++)
+        if (length_of(r, n) - 1 > (int64_t)info.window + info.sinks) return true;
+    return false;
+}
+
 static focal_status plan(group_run *r)
 {
     focal_group_eval *e = r->eval;
@@ -175,6 +185,7 @@ static focal_status plan(group_run *r)
     memcpy(e->fingerprint, r->model->fingerprint, sizeof e->fingerprint);
     memcpy(e->adapter_checksum, r->adapter->checksum, sizeof e->adapter_checksum);
     FOCAL_TRY(check_texts(r));
+    e->has_distant = has_distant(r);
     FOCAL_TRY(choose_settings(r));
     if (e->own >= 0) choose_layers(e);
     r->readings = (int64_t)e->setting_count * ((int64_t)e->text_count + e->rounds);
@@ -313,10 +324,8 @@ static focal_status score_texts(group_run *r, focal_cache *cache, int32_t n)
         tell(r);
     }
     setting->loss = mean_loss(e, e->losses[n]);
-    if (setting->kind == FOCAL_GROUP_TOP && setting->top == 0)
-        setting->kept = 0.0;
-    else if (setting->kind == FOCAL_GROUP_TOP)
-        setting->kept = r->distant > 0 ? (double)r->kept / (double)r->distant : (double)NAN;
+    if (e->has_distant && setting->kind == FOCAL_GROUP_TOP)
+        setting->kept = setting->top == 0 ? 0.0 : (double)r->kept / (double)r->distant;
     return FOCAL_OK;
 }
 

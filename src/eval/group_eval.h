@@ -36,6 +36,7 @@ struct focal_group_eval {
     int32_t text_count;
     char names[FOCAL_GROUP_TEXTS_MOST][FOCI_GROUP_NAME];
     int64_t tokens[FOCAL_GROUP_TEXTS_MOST]; /* scored */
+    bool has_distant;                       /* a text has pairs beyond window and sinks */
     /* What came out. */
     int32_t setting_count;
     focal_group_setting settings[FOCI_GROUP_SETTINGS];
