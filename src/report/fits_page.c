@@ -1,5 +1,4 @@
-/* The page of adapters: what they lose, what they gain, what is in their groups, and how to make
- * all of it again. */
+/* The page of adapters: what they lose, what they gain, what is in their groups, what they are. */
 #include "report/fits_page.h"
 
 #include <math.h>
@@ -113,10 +112,12 @@ static void write_adapter_rows(foci_page *page, const foci_fits *fits, int32_t n
     foci_page_text(page, fit->name);
     put(page, " on ");
     foci_page_text(page, m->model);
-    (void)fprintf(page->file, ", the first %d tokens of ", (int)m->context);
     for (int32_t text = 0; text < m->text_count; text++) {
-        if (text > 0) put(page, ", ");
+        const long long tokens = (long long)m->tokens[text] + 1; /* the first is not scored */
+        put(page, text > 0 ? ", " : ": ");
         foci_page_text(page, m->names[text]);
+        (void)fprintf(page->file, tokens < m->context ? " (all %lld tokens)" : " (%lld tokens)",
+                      tokens);
     }
     put(page, "</small></th></tr>\n");
     for (int32_t i = 0; i < m->setting_count; i++) write_setting(page, fit, i, columns);
@@ -246,6 +247,17 @@ static void write_typical(foci_page *page, const foci_fits *fits)
 
 /* ---- What they are ---- */
 
+/* Cells of what an adapter of its kind has, else dashes. */
+static void put_counts(foci_page *page, const int32_t *counts, int cells, bool is_there)
+{
+    for (int n = 0; n < cells; n++) {
+        if (is_there)
+            (void)fprintf(page->file, "<td>%d</td>", counts[n]);
+        else
+            put(page, "<td>&ndash;</td>");
+    }
+}
+
 static void write_adapters(foci_page *page, const foci_fits *fits)
 {
     put(page, "<section><h2>The adapters</h2>\n<div class=\"scroll\"><table>\n<thead><tr>"
@@ -266,72 +278,14 @@ static void write_adapters(foci_page *page, const foci_fits *fits)
         put(page, "</td><td class=\"left\">");
         foci_page_text(page, fit->base);
         (void)fprintf(page->file, "</td><td>%d</td>", fit->layers);
-        if (fit->is_lora || fit->layers == 0 || strcmp(fit->form, "scale") == 0)
-            put(page, "<td>&ndash;</td><td>&ndash;</td><td>&ndash;</td><td>&ndash;</td>"
-                      "<td>&ndash;</td>");
-        else
-            (void)fprintf(page->file, "<td>%d</td><td>%d</td><td>%d</td><td>%d</td><td>%d</td>",
-                          fit->groups, fit->top, fit->top_fit, fit->window, fit->sinks);
+        const bool has_window = !fit->is_lora && fit->layers > 0;
+        const bool has_router =
+            has_window && strcmp(fit->form, "scale") != 0 && strcmp(fit->form, "none") != 0;
+        put_counts(page, (const int32_t[]){fit->groups, fit->top, fit->top_fit}, 3, has_router);
+        put_counts(page, (const int32_t[]){fit->window, fit->sinks}, 2, has_window);
         (void)fprintf(page->file, "<td>%s</td></tr>\n", parameters);
     }
     put(page, "</tbody></table></div></section>\n");
-}
-
-static void write_measure_command(foci_page *page, const foci_fit *fit)
-{
-    const foci_fit_measure *m = fit->measure;
-    put(page, "focal eval groups -m ");
-    foci_page_word(page, m->model, true);
-    put(page, " --adapter ");
-    foci_page_word(page, fit->name, true);
-    for (int32_t n = 0; n < m->text_count; n++) {
-        put(page, " ");
-        foci_page_word(page, m->names[n], true);
-    }
-    (void)fprintf(page->file, " -c %d --rounds %d", (int)m->context, (int)m->rounds);
-    const char *before = " --top ";
-    for (int32_t n = 0; n < m->setting_count; n++) {
-        if (m->settings[n].kind != FOCI_FIT_TOP) continue;
-        (void)fprintf(page->file, "%s%d", before, (int)m->settings[n].top);
-        before = ",";
-    }
-    put(page, "\n");
-}
-
-static void write_reproduction(foci_page *page, const foci_fits *fits)
-{
-    put(page, "<section><h2>How to make it again</h2>\n<p>Each folder&#39;s run.conf has every "
-              "setting of its fit.</p>\n<pre>");
-    for (int32_t n = 0; n < fits->count; n++) {
-        const foci_fit *fit = fits->fits[n];
-        put(page, "focal fit ");
-        foci_page_word(page, fit->name, true);
-        put(page, "/run.conf -o again/");
-        foci_page_word(page, fit->name, true);
-        put(page, "\n");
-        if (fit->measure) write_measure_command(page, fit);
-    }
-    put(page, "focal report");
-    for (int32_t n = 0; n < fits->count; n++) {
-        put(page, " ");
-        foci_page_word(page, fits->fits[n]->name, true);
-    }
-    put(page, "</pre>\n");
-    for (int32_t n = 0; n < fits->count; n++) {
-        const foci_fit_measure *m = fits->fits[n]->measure;
-        if (!m) continue;
-        put(page, "<p class=\"soft\">");
-        foci_page_text(page, fits->fits[n]->name);
-        put(page, " was measured with focal ");
-        foci_page_text(page, m->version);
-        (void)fprintf(page->file, ", %d thread%s, ", (int)m->threads, m->threads == 1 ? "" : "s");
-        foci_page_text(page, m->precision);
-        put(page, ".</p>\n");
-    }
-    (void)fprintf(page->file,
-                  "<p class=\"soft\">This page was written by focal %d.%d.%d (<code>focal "
-                  "report</code>).</p></section>\n",
-                  FOCAL_VERSION_MAJOR, FOCAL_VERSION_MINOR, FOCAL_VERSION_PATCH);
 }
 
 void foci_fits_html(foci_page *page, const foci_fits *fits, const char *title)
@@ -350,6 +304,6 @@ void foci_fits_html(foci_page *page, const foci_fits *fits, const char *title)
     write_sizes(page, fits);
     write_typical(page, fits);
     write_adapters(page, fits);
-    write_reproduction(page, fits);
+    foci_fits_again(page, fits);
     foci_page_end(page);
 }

@@ -20,6 +20,9 @@ void foci_fits_loss_chart(foci_page *page, const foci_fits *fits);
 void foci_fits_speed_chart(foci_page *page, const foci_fits *fits);
 void foci_fits_curves(foci_page *page, const foci_fits *fits);
 
+/* The commands that make the adapters, their numbers and the page again. */
+void foci_fits_again(foci_page *page, const foci_fits *fits);
+
 /* The sizes of all groups as a picture, the number-th of the page. */
 void foci_svg_sizes(foci_page *page, const foci_fit_measure *measure, int32_t number);
 

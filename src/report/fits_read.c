@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/ctx.h"
 #include "base/error.h"
@@ -198,6 +199,15 @@ static focal_status read_log(focal_ctx *ctx, foci_fit *fit, foci_notes *notes)
     return status;
 }
 
+static focal_status find_run_file(focal_ctx *ctx, foci_fit *fit)
+{
+    char *path = foci_path_join(ctx, fit->path, strlen(fit->path), "run.conf");
+    if (!path) return FOCAL_ENOMEM;
+    fit->has_run_file = access(path, R_OK) == 0;
+    foci_free(ctx, path);
+    return FOCAL_OK;
+}
+
 static focal_status read_adapter(focal_ctx *ctx, foci_fit *fit, foci_notes *notes, bool *is_read)
 {
     focal_adapter *adapter = NULL;
@@ -229,12 +239,14 @@ focal_status foci_fit_read(focal_ctx *ctx, const char *path, foci_notes *notes, 
     focal_status status = fit->path ? FOCAL_OK : FOCAL_ENOMEM;
     if (status == FOCAL_OK) {
         memcpy(fit->path, path, bytes);
+        for (size_t n = bytes - 1; n > 1 && path[n - 1] == '/'; n--) fit->path[n - 1] = '\0';
         take_name(path, fit->name);
         status = read_adapter(ctx, fit, notes, &is_read);
     }
     if (status == FOCAL_OK && is_read) {
         make_label(fit);
-        status = read_measure(ctx, fit, notes);
+        status = find_run_file(ctx, fit);
+        if (status == FOCAL_OK) status = read_measure(ctx, fit, notes);
         if (status == FOCAL_OK) status = read_log(ctx, fit, notes);
     }
     if (status == FOCAL_OK && is_read)

@@ -91,7 +91,7 @@ void foci_fit_log_end(foci_fit_log *log);
 
 /* An adapter's folder. */
 typedef struct foci_fit {
-    char *path; /* as given */
+    char *path; /* as given, without slashes at its end */
     char name[FOCI_FIT_NAME], label[FOCI_FIT_LABEL];
     /* What it is. */
     char base[FOCI_FIT_NAME], version[FOCI_FIT_NAME], method[FOCI_FIT_NAME];
@@ -100,7 +100,8 @@ typedef struct foci_fit {
     char mode[FOCI_FIT_NAME], scope[FOCI_FIT_NAME], objective[FOCI_FIT_NAME];
     char gate[FOCI_FIT_NAME], targets[FOCI_FIT_NAME], form[FOCI_FIT_NAME];
     bool is_lora, is_causal, has_temperatures;
-    bool has_groups; /* else no token looks into any */
+    bool has_groups;   /* else no token looks into any */
+    bool has_run_file; /* run.conf lies beside it */
     int32_t layers, groups, top, top_fit, window, sinks, rank;
     int64_t steps, parameters; /* steps -1: not known */
     foci_fit_measure *measure; /* of these files; NULL: not measured */

@@ -157,6 +157,71 @@ static void labels_say_what_is_not_as_usual(void **state)
     }
 }
 
+/* Cells of groups, runs with, fitted with, window and sinks, behind the number of layers. */
+static void rows_have_what_an_adapter_of_its_kind_has(void **state)
+{
+    focal_ctx *ctx = *state;
+    static const char dash[] = "<td>&ndash;</td>";
+    for (int shape = 0; shape < ADAPTER_SHAPES; shape++) {
+        const foci_groups_shape *s = &adapter_shapes[shape];
+        const folder f = folder_new();
+        const char *folders[] = {f.path};
+        const foci_adapter_note note = adapter_note(FOCAL_BF16);
+        foci_groups *groups = adapter_groups(ctx, s);
+        char want[160], window[64];
+        int32_t layers = 0;
+        notes n;
+        assert_status(ctx, foci_adapter_write(ctx, f.path, groups, &note), FOCAL_OK);
+        foci_groups_free(ctx, groups);
+        for (int32_t i = 0; i < s->L; i++) layers += s->layers[i];
+        if (layers > 0)
+            (void)snprintf(window, sizeof window, "<td>17</td><td>2</td>");
+        else
+            (void)snprintf(window, sizeof window, "%s%s", dash, dash);
+        if (layers > 0 && s->source != FOCI_GROUPS_NONE && s->source != FOCI_GROUPS_SCALE)
+            (void)snprintf(want, sizeof want, "<td>%d</td><td>%d</td><td>%d</td><td>%d</td>%s",
+                           layers, s->K, s->K > 2 ? 3 : 1, s->K > 1 ? 2 : 1, window);
+        else
+            (void)snprintf(want, sizeof want, "<td>%d</td>%s%s%s%s", layers, dash, dash, dash,
+                           window);
+        char *page = page_of(ctx, folders, 1, &n);
+        assert_has(page, want);
+        free(page);
+        folder_remove(&f);
+    }
+}
+
+/* Of two folders with one name, one with a run.conf: commands that work, and what is known. */
+static void the_page_says_how_to_make_it_again(void **state)
+{
+    focal_ctx *ctx = *state;
+    const folder a = adapter_write_good(ctx, FOCAL_BF16), b = adapter_write_good(ctx, FOCAL_BF16);
+    char slashes[300], want[700];
+    const char *name = strrchr(a.path, '/') + 1;
+    notes n;
+    (void)snprintf(slashes, sizeof slashes, "%s//", a.path);
+    const char *folders[] = {a.path, slashes, b.path};
+    put_measure(ctx, &b);
+    put_file(&a, "run.conf", "seed = 1\n");
+    char *page = page_of(ctx, folders, 3, &n);
+    (void)snprintf(want, sizeof want,
+                   "<pre>mkdir -p again\nfocal fit %s/run.conf -o again/%s\n"
+                   "focal fit %s/run.conf -o again/%s-2\nfocal info %s  # has no run.conf",
+                   a.path, name, a.path, name, b.path);
+    assert_has(page, want);
+    (void)snprintf(want, sizeof want, "--adapter %s 'a&lt;b&gt;.txt' c.txt -c 512 --rounds 1",
+                   b.path);
+    assert_has(page, want);
+    (void)snprintf(want, sizeof want, "focal report again/%s again/%s-2 %s</pre>", name, name,
+                   b.path);
+    assert_has(page, want);
+    /* what was read, not what was asked for: of the second text there is less */
+    assert_has(page, "a&lt;b&gt;.txt (512 tokens), c.txt (all 100 tokens)");
+    free(page);
+    folder_remove(&a);
+    folder_remove(&b);
+}
+
 static void folders_without_numbers_say_how_to_get_them(void **state)
 {
     focal_ctx *ctx = *state;
@@ -390,6 +455,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(the_page_has_what_was_measured, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(labels_say_what_is_not_as_usual, open_ctx, close_ctx),
+        cmocka_unit_test_setup_teardown(rows_have_what_an_adapter_of_its_kind_has, open_ctx,
+                                        close_ctx),
+        cmocka_unit_test_setup_teardown(the_page_says_how_to_make_it_again, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(folders_without_numbers_say_how_to_get_them, open_ctx,
                                         close_ctx),
         cmocka_unit_test_setup_teardown(other_texts_are_noted, open_ctx, close_ctx),
