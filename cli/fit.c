@@ -213,8 +213,12 @@ static int start(fit_request *f)
             return cli_wrong("fit: %s is the folder of a run, which goes on as it began: no -o or "
                              "-m",
                              r->texts.items[0]);
+        if (f->reads_special) return cli_wrong("fit: --special does nothing without texts");
+        /* Its settings are a run file: options over them are compared with what it began with. */
         r->out = r->texts.items[0];
-        return train_go_on(path, r);
+        r->texts.count = 0;
+        f->run_file = path;
+        return fit(f);
     }
     if (r->texts.count == 1 && !r->out && text_folder_is_begun(r->texts.items[0]))
         return text_folder_unready(r->verb, r->texts.items[0]);
@@ -231,6 +235,8 @@ static int start(fit_request *f)
                              "cannot be one");
     if (r->texts.count == 0 && !f->run_file && !needs_no_text(f))
         return cli_wrong("fit: texts to fit groups on; see focal fit --help");
+    if (r->texts.count == 0 && f->reads_special)
+        return cli_wrong("fit: --special does nothing without texts");
     return fit(f);
 }
 

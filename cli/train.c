@@ -102,11 +102,6 @@ static int train_from_file(const char *path, const char *from, const train_reque
     return code;
 }
 
-int train_go_on(const char *path, const train_request *request)
-{
-    return train_from_file(path, NULL, request);
-}
-
 /* Run files have a name of their own, so that one among texts is a mistake. */
 static int check_run_files(const cli_texts *texts)
 {
@@ -135,7 +130,7 @@ static int start(train_request *request, const char *from)
                              "--from or --vocab",
                              first);
         request->out = first;
-        return train_go_on(path, request);
+        return train_from_file(path, NULL, request);
     }
     if (is_one && !request->out && text_folder_is_begun(first))
         return text_folder_unready(request->verb, first);

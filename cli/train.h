@@ -29,9 +29,6 @@ enum { TRAIN_PATH_BYTES = 4096 };
 bool train_find_run_file(const char *folder, char path[TRAIN_PATH_BYTES]);
 bool train_is_run_file(const char *path);
 
-/* Goes on with the folder of a run, request->out, whose settings are in the file at `path`. */
-int train_go_on(const char *path, const train_request *request);
-
 /* key = text, whatever is in it; one that is too long is refused. The model of that name, a path or
  * a pulled one, as start.from. Both return an exit code. */
 int train_set_text(focal_ctx *ctx, focal_run *run, const char *key, const char *text);
