@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "fit_settings.h"
 #include "focal/corpus.h"
 #include "focal/model.h"
 #include "model_file.h"
@@ -12,32 +13,18 @@
 #include "tokenize_files.h"
 #include "train.h"
 
-enum { ASSIGNMENT_BYTES = 256, MOST_SETTINGS = 32 };
-
 #define METHODS "focus|temperature|none|random|start|lora|scale"
 enum { METHOD_NONE = 2, METHOD_RANDOM };
-
-/* An option that is a key of run files. */
-typedef struct setting {
-    const char *key;
-    cli_kind kind;
-    const char *choices;
-    bool is_given;
-    int64_t integer;
-    double number;
-    int32_t choice;
-    const char *text;
-} setting;
 
 /* What the command line says. */
 typedef struct fit_request {
     train_request train;
     const char *model;
-    const char *run_file; /* NULL: none */
+    const char *run_file;           /* NULL: none */
+    char settled[TRAIN_PATH_BYTES]; /* the run file of a folder that goes on */
     bool is_paper;
-    bool reads_special; /* control tokens in the texts */
-    setting settings[MOST_SETTINGS];
-    int32_t setting_count;
+    bool reads_special;    /* control tokens in the texts */
+    fit_settings settings; /* the method's is the first */
 } fit_request;
 
 /* The second paper's form, literally. What it says nothing of is as the defaults are. */
@@ -57,27 +44,6 @@ static const char *const paper[] = {"groups.count=4",
 
 /* ---- Settings ---- */
 
-/* "key=value" of an option that was given. */
-static void print_setting(const setting *s, char out[ASSIGNMENT_BYTES])
-{
-    const char *word = s->choices;
-    switch (s->kind) {
-    case CLI_INT:
-        (void)snprintf(out, ASSIGNMENT_BYTES, "%s=%lld", s->key, (long long)s->integer);
-        break;
-    case CLI_NUMBER:
-        (void)snprintf(out, ASSIGNMENT_BYTES, "%s=%.17g", s->key, s->number);
-        break;
-    case CLI_CHOICE:
-        for (int32_t skip = s->choice; skip > 0; skip--) word = strchr(word, '|') + 1;
-        (void)snprintf(out, ASSIGNMENT_BYTES, "%s=%.*s", s->key, (int)strcspn(word, "|"), word);
-        break;
-    default:
-        (void)snprintf(out, ASSIGNMENT_BYTES, "%s=%s", s->key, s->text);
-        break;
-    }
-}
-
 /* All settings but the shards: the run file's, then the paper's, then options, then --set. */
 static int make_settings(focal_ctx *ctx, const fit_request *f, focal_run *run)
 {
@@ -85,27 +51,14 @@ static int make_settings(focal_ctx *ctx, const fit_request *f, focal_run *run)
     if (status == FOCAL_OK) status = focal_run_set(run, "learn=groups");
     for (size_t n = 0; n < CLI_COUNT(paper) && f->is_paper && status == FOCAL_OK; n++)
         status = focal_run_set(run, paper[n]);
-    for (int32_t n = 0; n < f->setting_count && status == FOCAL_OK; n++) {
-        char assignment[ASSIGNMENT_BYTES];
-        if (!f->settings[n].is_given) continue;
-        print_setting(&f->settings[n], assignment);
-        status = focal_run_set(run, assignment);
-    }
     if (status != FOCAL_OK) return cli_fail_ctx(ctx, status);
-    if (f->model) {
-        const int code = train_set_from(ctx, run, f->model);
-        if (code != CLI_DONE) return code;
-    }
-    if (f->train.minutes > 0.0) {
-        char assignment[ASSIGNMENT_BYTES];
-        (void)snprintf(assignment, sizeof assignment, "schedule.minutes=%.9g", f->train.minutes);
-        status = focal_run_set(run, assignment);
-    }
-    if (status != FOCAL_OK) return cli_fail_ctx(ctx, status);
-    const int code = train_set_all(ctx, run, &f->train);
+    int code = fit_settings_apply(&f->settings, ctx, run);
+    if (code == CLI_DONE && f->model) code = train_set_from(ctx, run, f->model);
+    if (code == CLI_DONE) code = train_set_minutes(ctx, run, f->train.minutes);
+    if (code == CLI_DONE) code = train_set_all(ctx, run, &f->train);
     if (code != CLI_DONE) return code;
     status = focal_run_resolve(run);
-    return status == FOCAL_OK ? CLI_DONE : cli_fail_ctx(ctx, status);
+    return status == FOCAL_OK ? CLI_DONE : fit_settings_fail(&f->settings, ctx, status);
 }
 
 /* ---- Texts ---- */
@@ -200,15 +153,14 @@ static int find_run_file(fit_request *f)
 /* A control that looks at no text. */
 static bool needs_no_text(const fit_request *f)
 {
-    const int32_t method = f->settings[0].choice;
-    return f->settings[0].is_given && (method == METHOD_NONE || method == METHOD_RANDOM);
+    const fit_setting *method = &f->settings.items[0];
+    return method->is_given && (method->choice == METHOD_NONE || method->choice == METHOD_RANDOM);
 }
 
 static int start(fit_request *f)
 {
     train_request *r = &f->train;
-    char path[TRAIN_PATH_BYTES];
-    if (r->texts.count == 1 && train_find_run_file(r->texts.items[0], path)) {
+    if (r->texts.count == 1 && train_find_run_file(r->texts.items[0], f->settled)) {
         if (r->out || f->model)
             return cli_wrong("fit: %s is the folder of a run, which goes on as it began: no -o or "
                              "-m",
@@ -217,7 +169,7 @@ static int start(fit_request *f)
         /* Its settings are a run file: options over them are compared with what it began with. */
         r->out = r->texts.items[0];
         r->texts.count = 0;
-        f->run_file = path;
+        f->run_file = f->settled;
         return fit(f);
     }
     if (r->texts.count == 1 && !r->out && text_folder_is_begun(r->texts.items[0]))
@@ -240,39 +192,6 @@ static int start(fit_request *f)
     return fit(f);
 }
 
-/* The row of a key, which the request remembers. */
-static cli_option row(fit_request *f, setting as, const char *name, const char *value,
-                      const char *help, double min, double max)
-{
-    setting *s = &f->settings[f->setting_count++];
-    *s = as;
-    void *const targets[] = {[CLI_INT] = &s->integer,
-                             [CLI_NUMBER] = &s->number,
-                             [CLI_TEXT] = &s->text,
-                             [CLI_CHOICE] = &s->choice};
-    return (cli_option){name, 0,   s->kind, targets[s->kind], value ? value : s->choices,
-                        help, min, max,     s->choices,       &s->is_given};
-}
-
-static cli_option int_row(fit_request *f, const char *key, const char *name, const char *value,
-                          const char *help, double min, double max)
-{
-    return row(f, (setting){.key = key, .kind = CLI_INT}, name, value, help, min, max);
-}
-
-static cli_option number_row(fit_request *f, const char *key, const char *name, const char *help,
-                             double max)
-{
-    return row(f, (setting){.key = key, .kind = CLI_NUMBER}, name, "X", help, 0, max);
-}
-
-static cli_option choice_row(fit_request *f, const char *key, const char *name, const char *choices,
-                             const char *help)
-{
-    return row(f, (setting){.key = key, .kind = CLI_CHOICE, .choices = choices}, name, NULL, help,
-               0, 0);
-}
-
 #define ABOUT                                                                                      \
     "Fits groups to a model, whose weights stay as they are: routers that say which earlier\n"     \
     "tokens a token looks at, and a temperature for each head. The folder gets the adapter,\n"     \
@@ -285,45 +204,51 @@ int cli_fit(int argc, char **argv)
     static fit_request f; /* its lists are long */
     f = (fit_request){.train = {.verb = "fit"}};
     train_request *r = &f.train;
+    fit_settings *settings = &f.settings;
     const cli_option options[] = {
         {"model", 'm', CLI_TEXT, &f.model, "MODEL", "a path, or the name of a pulled model", 0, 0,
          NULL, NULL},
         {"output", 'o', CLI_TEXT, &r->out, "DIR", "folder of the adapter", 0, 0, NULL, NULL},
-        choice_row(&f, "groups.method", "method", METHODS,
-                   "what is fitted, or a control that learns nothing [focus]"),
-        int_row(&f, "groups.count", "groups", "K", "groups of a router [16]", 1, 64),
-        int_row(&f, "groups.top_fit", "fit-top", "K",
-                "groups a token looks into while they learn [2]", 1, 64),
-        int_row(&f, "groups.top", "top", "K",
-                "and when the model runs [4]; 0, of --method temperature: window and sinks alone "
-                "are seen",
-                0, 64),
-        int_row(&f, "groups.window", "window", "W", "keys before its own that a token sees [128]",
-                0, 1 << 27),
-        int_row(&f, "groups.sinks", "sinks", "N", "first keys that all tokens see [4]", 0, 1 << 27),
-        choice_row(&f, "groups.scope", "scope", "kv|layer",
-                   "a router for each key head or for a layer [kv]"),
-        choice_row(&f, "groups.mode", "mode", "directed|shared",
-                   "keys in one group, queries look into several; or one membership for both "
-                   "[directed]"),
-        choice_row(&f, "groups.gate", "gate", "straight|paper|log",
-                   "how the gradient passes the choice of groups [straight]"),
-        choice_row(&f, "groups.balance", "balance", "bias|sign|sinkhorn|none",
-                   "what keeps groups of one size; sinkhorn is not causal [bias]"),
-        choice_row(&f, "groups.init", "init", "heads|random", "what routers begin with [heads]"),
-        row(&f, (setting){.key = "groups.layers", .kind = CLI_TEXT}, "layers", "LIST",
-            "that get a router, as in 0,2,5-7 [all]", 0, 0),
-        choice_row(&f, "objective", "objective", "lm|kl",
-                   "loss on the text, or distance from the model without groups [kl]"),
-        int_row(&f, "schedule.steps", "steps", "N", "steps [250]", 1, 1e9),
-        int_row(&f, "data.length", "length", "N", "tokens of a sequence [2048]", 2, 1 << 20),
-        int_row(&f, "data.batch", "batch", "N", "sequences of a step [4]", 1, 1 << 20),
-        number_row(&f, "data.repeat", "repeat", "share of them that repeat a passage [0.3]", 1),
-        number_row(&f, "optimiser.lr", "lr",
-                   "highest learning rate [0.002, of lora 0.0002, of scale 0.02]", 10),
-        int_row(&f, "lora.rank", "rank", "R", "of --method lora: its rank [8]", 1, 4096),
-        choice_row(&f, "lora.targets", "targets", "qv|all",
-                   "and what it is added to: queries and values, or all projections [qv]"),
+        fit_choice_row(settings, "groups.method", "method", METHODS,
+                       "what is fitted, or a control that learns nothing [focus]"),
+        fit_int_row(settings, "groups.count", "groups", "K", "groups of a router [16]", 1, 64),
+        fit_int_row(settings, "groups.top_fit", "fit-top", "K",
+                    "groups a token looks into while they learn [2]", 1, 64),
+        fit_int_row(
+            settings, "groups.top", "top", "K",
+            "and when the model runs [4]; 0, of --method temperature: window and sinks alone "
+            "are seen",
+            0, 64),
+        fit_int_row(settings, "groups.window", "window", "W",
+                    "keys before its own that a token sees [128]", 0, 1 << 27),
+        fit_int_row(settings, "groups.sinks", "sinks", "N", "first keys that all tokens see [4]", 0,
+                    1 << 27),
+        fit_choice_row(settings, "groups.scope", "scope", "kv|layer",
+                       "a router for each key head or for a layer [kv]"),
+        fit_choice_row(settings, "groups.mode", "mode", "directed|shared",
+                       "keys in one group, queries look into several; or one membership for both "
+                       "[directed]"),
+        fit_choice_row(settings, "groups.gate", "gate", "straight|paper|log",
+                       "how the gradient passes the choice of groups [straight]"),
+        fit_choice_row(settings, "groups.balance", "balance", "bias|sign|sinkhorn|none",
+                       "what keeps groups of one size; sinkhorn is not causal [bias]"),
+        fit_choice_row(settings, "groups.init", "init", "heads|random",
+                       "what routers begin with [heads]"),
+        fit_text_row(settings, "groups.layers", "layers", "LIST",
+                     "that get a router, as in 0,2,5-7 [all]"),
+        fit_choice_row(settings, "objective", "objective", "lm|kl",
+                       "loss on the text, or distance from the model without groups [kl]"),
+        fit_int_row(settings, "schedule.steps", "steps", "N", "steps [250]", 1, 1e9),
+        fit_int_row(settings, "data.length", "length", "N", "tokens of a sequence [2048]", 2,
+                    1 << 20),
+        fit_int_row(settings, "data.batch", "batch", "N", "sequences of a step [4]", 1, 1 << 20),
+        fit_number_row(settings, "data.repeat", "repeat",
+                       "share of them that repeat a passage [0.3]", 1),
+        fit_number_row(settings, "optimiser.lr", "lr",
+                       "highest learning rate [0.002, of lora 0.0002, of scale 0.02]", 10),
+        fit_int_row(settings, "lora.rank", "rank", "R", "of --method lora: its rank [8]", 1, 4096),
+        fit_choice_row(settings, "lora.targets", "targets", "qv|all",
+                       "and what it is added to: queries and values, or all projections [qv]"),
         {"special", 0, CLI_FLAG, &f.reads_special, NULL,
          "control tokens in the texts are read as such, as in dialogues", 0, 0, NULL, NULL},
         {"minutes", 0, CLI_NUMBER, &r->minutes, "X", "time, instead of steps", 0.001, 1e6, NULL,

@@ -8,8 +8,6 @@
 #include "model_file.h"
 #include "text_folder.h"
 
-enum { ASSIGNMENT_BYTES = FOCAL_RUN_VALUE + 128 /* of the key */ };
-
 #define RUN_FILE_END ".conf"
 
 bool train_is_run_file(const char *path)
@@ -37,7 +35,7 @@ static int print_keys(void)
 
 int train_set_text(focal_ctx *ctx, focal_run *run, const char *key, const char *text)
 {
-    char assignment[ASSIGNMENT_BYTES];
+    char assignment[TRAIN_ASSIGNMENT_BYTES];
     size_t used = (size_t)snprintf(assignment, sizeof assignment, "%s=\"", key);
     for (const char *at = text; *at; at++) {
         if (used + 4 > sizeof assignment)
@@ -59,6 +57,15 @@ int train_set_from(focal_ctx *ctx, focal_run *run, const char *name)
     return code == CLI_DONE ? train_set_text(ctx, run, "start.from", path) : code;
 }
 
+int train_set_minutes(focal_ctx *ctx, focal_run *run, double minutes)
+{
+    char assignment[64];
+    if (minutes <= 0.0) return CLI_DONE;
+    (void)snprintf(assignment, sizeof assignment, "schedule.minutes=%.9g", minutes);
+    const focal_status status = focal_run_set(run, assignment);
+    return status == FOCAL_OK ? CLI_DONE : cli_fail_ctx(ctx, status);
+}
+
 int train_set_all(focal_ctx *ctx, focal_run *run, const train_request *request)
 {
     for (int32_t n = 0; n < request->sets.count; n++)
@@ -71,17 +78,10 @@ static int read_settings(focal_ctx *ctx, focal_run *run, const char *path, const
                          const train_request *request)
 {
     focal_status status = focal_run_read(run, path);
-    if (status == FOCAL_OK && from) {
-        const int code = train_set_from(ctx, run, from);
-        if (code != CLI_DONE) return code;
-    }
-    if (status == FOCAL_OK && request->minutes > 0.0) {
-        char assignment[64];
-        (void)snprintf(assignment, sizeof assignment, "schedule.minutes=%.9g", request->minutes);
-        status = focal_run_set(run, assignment);
-    }
     if (status != FOCAL_OK) return cli_fail_ctx(ctx, status);
-    const int code = train_set_all(ctx, run, request);
+    int code = from ? train_set_from(ctx, run, from) : CLI_DONE;
+    if (code == CLI_DONE) code = train_set_minutes(ctx, run, request->minutes);
+    if (code == CLI_DONE) code = train_set_all(ctx, run, request);
     if (code != CLI_DONE) return code;
     status = focal_run_resolve(run);
     return status == FOCAL_OK ? CLI_DONE : cli_fail_ctx(ctx, status);

@@ -29,10 +29,14 @@ enum { TRAIN_PATH_BYTES = 4096 };
 bool train_find_run_file(const char *folder, char path[TRAIN_PATH_BYTES]);
 bool train_is_run_file(const char *path);
 
+enum { TRAIN_ASSIGNMENT_BYTES = FOCAL_RUN_VALUE + 128 /* of the key */ };
+
 /* key = text, whatever is in it; one that is too long is refused. The model of that name, a path or
- * a pulled one, as start.from. Both return an exit code. */
+ * a pulled one, as start.from. Minutes as schedule.minutes; 0 sets nothing. All return an exit
+ * code. */
 int train_set_text(focal_ctx *ctx, focal_run *run, const char *key, const char *text);
 int train_set_from(focal_ctx *ctx, focal_run *run, const char *name);
+int train_set_minutes(focal_ctx *ctx, focal_run *run, double minutes);
 /* Every --set of the request; returns an exit code. */
 int train_set_all(focal_ctx *ctx, focal_run *run, const train_request *request);
 
