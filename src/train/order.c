@@ -67,10 +67,10 @@ focal_status foci_order_check(focal_ctx *ctx, foci_order *order)
                          (long long)order->tokens->count);
     const int64_t tokens = order->end - order->begin;
     if (tokens <= order->length)
-        return foci_fail(
-            ctx, FOCAL_EINVAL,
-            "order: %lld tokens of text, a window of %d needs one more than its length",
-            (long long)tokens, order->length);
+        return foci_fail(ctx, FOCAL_EINVAL,
+                         "order: %lld tokens of text, a sequence of %d (data.length) needs %d: "
+                         "take more text, or shorter sequences",
+                         (long long)tokens, order->length, order->length + 1);
     order->window_count = (tokens - 1) / order->length;
     return FOCAL_OK;
 }
