@@ -2,6 +2,7 @@
  * a run of training like any other, whose settings the options here name, on texts that the model's
  * own tokenizer makes into tokens. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "fit_settings.h"
@@ -12,6 +13,8 @@
 #include "text_folder.h"
 #include "tokenize_files.h"
 #include "train.h"
+
+enum { SENTENCE_BYTES = 256 };
 
 #define METHODS "focus|temperature|none|random|start|lora|scale"
 enum { METHOD_NONE = 2, METHOD_RANDOM };
@@ -58,7 +61,7 @@ static int make_settings(focal_ctx *ctx, const fit_request *f, focal_run *run)
     if (code == CLI_DONE) code = train_set_all(ctx, run, &f->train);
     if (code != CLI_DONE) return code;
     status = focal_run_resolve(run);
-    return status == FOCAL_OK ? CLI_DONE : fit_settings_fail(&f->settings, ctx, status);
+    return status == FOCAL_OK ? CLI_DONE : fit_settings_fail(&f->settings, focal_ctx_error(ctx));
 }
 
 /* ---- Texts ---- */
@@ -79,37 +82,61 @@ static int open_source(focal_ctx *ctx, const focal_run *run, focal_model **model
     return status == FOCAL_OK ? CLI_DONE : cli_fail_ctx(ctx, status);
 }
 
-static int make_shards(focal_ctx *ctx, const fit_request *f, const focal_run *run,
+/* What the model shows to be wrong, before texts are read for long. */
+static int check_model(const fit_request *f, const focal_run *run, const focal_model *model)
+{
+    const focal_model_info info = focal_model_describe(model);
+    char layers[FOCAL_RUN_VALUE], sentence[SENTENCE_BYTES];
+    if (!focal_model_tokenizer(model))
+        return cli_fail("%s: has no tokenizer, so it reads no texts", info.path);
+    if (focal_run_get(run, "groups.layers", layers) != FOCAL_OK) return CLI_DONE;
+    const char *comma = strrchr(layers, ','); /* they ascend; "all" is 0 here */
+    const long last = strtol(comma ? comma + 1 : layers, NULL, 10);
+    if (last < info.L) return CLI_DONE;
+    (void)snprintf(sentence, sizeof sentence,
+                   "run: 'groups.layers' names number %ld, the model's last is %d", last,
+                   info.L - 1);
+    return fit_settings_fail(&f->settings, sentence);
+}
+
+static int make_shards(focal_ctx *ctx, const fit_request *f, const focal_model *model,
                        const char *shards)
 {
     const train_request *r = &f->train;
-    focal_model *model = NULL;
     if (text_has(r->out, "shards")) return CLI_DONE;
     text_sweep(r->out);
-    int code = open_source(ctx, run, &model);
-    if (code != CLI_DONE) return code;
-    const focal_tokenizer *tokenizer = focal_model_tokenizer(model);
     const files_options files = {
         .out = shards, .reads_special = f->reads_special, .is_quiet = r->is_quiet};
-    code = tokenizer ? files_tokenize(ctx, tokenizer, &r->texts, &files)
-                     : cli_fail("%s: has no tokenizer, so it reads no texts",
-                                focal_model_describe(model).path);
-    focal_model_close(model);
+    return files_tokenize(ctx, focal_model_tokenizer(model), &r->texts, &files);
+}
+
+/* The texts as shards in the folder, whose record has what their ids depend on. */
+static int tokenize(focal_ctx *ctx, const fit_request *f, const focal_model *model,
+                    const char *shards)
+{
+    char asked[SENTENCE_BYTES];
+    text_folder folder;
+    (void)snprintf(asked, sizeof asked, "model %s, control tokens %s",
+                   focal_model_fingerprint(model),
+                   f->reads_special ? "as such (--special)" : "as text");
+    int code = text_folder_open(&f->train, asked, &folder);
+    if (code != CLI_DONE) return code;
+    code = make_shards(ctx, f, model, shards);
+    text_folder_close(&folder, code);
     return code;
 }
 
 static int add_texts(focal_ctx *ctx, const fit_request *f, focal_run *run)
 {
-    const train_request *r = &f->train;
     char shards[TEXT_PATH_BYTES];
-    text_folder folder;
+    focal_model *model = NULL;
     int64_t bytes = 0;
-    int code = text_check(&r->texts, &bytes);
-    if (code == CLI_DONE) code = text_path(r->out, "shards", shards);
-    if (code == CLI_DONE) code = text_folder_open(r, &folder);
-    if (code != CLI_DONE) return code;
-    code = make_shards(ctx, f, run, shards);
-    text_folder_close(&folder, code);
+    int code = text_check(&f->train.texts, &bytes);
+    if (code == CLI_DONE) code = text_path(f->train.out, "shards", shards);
+    if (code == CLI_DONE) code = open_source(ctx, run, &model);
+    if (code == CLI_DONE) code = check_model(f, run, model);
+    if (code == CLI_DONE) code = tokenize(ctx, f, model, shards);
+    focal_model_close(model);
     return code == CLI_DONE ? train_set_text(ctx, run, "data.shards", shards) : code;
 }
 
@@ -120,7 +147,8 @@ static int fit(const fit_request *f)
     int code = cli_open_ctx(f->train.threads, NULL, &ctx);
     if (code != CLI_DONE) return code;
     const focal_status status = focal_run_new(ctx, &run);
-    /* What is wrong is said before any work is done. */
+    /* What contradicts is said before any work is done, and layers that the model lacks before
+     * texts become tokens. A text that is too short is known by its tokens alone. */
     code = status == FOCAL_OK ? make_settings(ctx, f, run) : cli_fail_ctx(ctx, status);
     if (code == CLI_DONE && f->train.texts.count > 0) code = add_texts(ctx, f, run);
     if (code == CLI_DONE && stop_is_asked()) code = stop_code();

@@ -84,8 +84,8 @@ int fit_settings_apply(const fit_settings *settings, focal_ctx *ctx, focal_run *
         if (!print_setting(s, assignment)) /* only texts can be long */
             return cli_wrong("fit: --%s is '%.*s...', %zu bytes; no setting takes more than %d",
                              s->option, SHOWN, s->text, strlen(s->text), FOCAL_RUN_VALUE);
-        const focal_status status = focal_run_set(run, assignment);
-        if (status != FOCAL_OK) return fit_settings_fail(settings, ctx, status);
+        if (focal_run_set(run, assignment) != FOCAL_OK)
+            return fit_settings_fail(settings, focal_ctx_error(ctx));
     }
     return CLI_DONE;
 }
@@ -101,9 +101,9 @@ static bool names_key(const char *sentence, const char *key)
     return false;
 }
 
-int fit_settings_fail(const fit_settings *settings, const focal_ctx *ctx, focal_status status)
+int fit_settings_fail(const fit_settings *settings, const char *sentence)
 {
-    const char *sentence = focal_ctx_error(ctx), *colon = strstr(sentence, ": ");
+    const char *colon = strstr(sentence, ": ");
     char names[NAMES_BYTES];
     size_t used = 0;
     for (int32_t n = 0; n < settings->count && used < sizeof names; n++) {
@@ -112,7 +112,7 @@ int fit_settings_fail(const fit_settings *settings, const focal_ctx *ctx, focal_
             used += (size_t)snprintf(names + used, sizeof names - used, "%s--%s", used ? ", " : "",
                                      s->option);
     }
-    if (used == 0) return cli_fail_ctx(ctx, status);
+    if (used == 0) return cli_fail("%s", sentence);
     /* In place of "run", or of a --set that nobody gave. */
     return cli_wrong("fit: %s: %s", names, colon ? colon + 2 : sentence);
 }

@@ -40,8 +40,8 @@ cli_option fit_text_row(fit_settings *settings, const char *key, const char *nam
  * code. */
 int fit_settings_apply(const fit_settings *settings, focal_ctx *ctx, focal_run *run);
 
-/* cli_fail_ctx(), or where the context's sentence names keys whose options were given, the same
- * sentence as a wrong use of those. */
-int fit_settings_fail(const fit_settings *settings, const focal_ctx *ctx, focal_status status);
+/* cli_fail() with a sentence of the library's, "run: ..."; where it names keys whose options were
+ * given, cli_wrong() with the same sentence on those. */
+int fit_settings_fail(const fit_settings *settings, const char *sentence);
 
 #endif /* CLI_FIT_SETTINGS_H */

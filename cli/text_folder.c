@@ -87,9 +87,9 @@ int text_check(const cli_texts *texts, int64_t *bytes)
 }
 
 /* A line for what was asked, then one a text: bytes, time of change, real path. */
-static int put_record(const train_request *request, FILE *to)
+static int put_record(const train_request *request, const char *asked, FILE *to)
 {
-    (void)fprintf(to, "minutes %.9g, vocab %d\n", request->minutes, (int)request->vocab);
+    (void)fprintf(to, "%s\n", asked);
     for (int32_t n = 0; n < request->texts.count; n++) {
         const char *path = request->texts.items[n];
         struct stat info;
@@ -105,12 +105,12 @@ static int put_record(const train_request *request, FILE *to)
     return CLI_DONE;
 }
 
-static int make_record(const train_request *request, char **text)
+static int make_record(const train_request *request, const char *asked, char **text)
 {
     size_t bytes = 0;
     FILE *to = open_memstream(text, &bytes);
     if (!to) return cli_fail("no memory for the list of texts");
-    const int code = put_record(request, to);
+    const int code = put_record(request, asked, to);
     if (fclose(to) != 0 && code == CLI_DONE) return cli_fail("no memory for the list of texts");
     return code;
 }
@@ -186,17 +186,42 @@ static bool has_stage(const char *folder)
            text_has(folder, "run.conf");
 }
 
-/* Until a stage is finished nothing depends on the texts, and they may be other ones. */
+static void remove_folder(const char *path)
+{
+    DIR *stream = opendir(path);
+    if (!stream) return;
+    for (const struct dirent *file = readdir(stream); file; file = readdir(stream))
+        (void)unlinkat(dirfd(stream), file->d_name, 0);
+    (void)closedir(stream);
+    (void)rmdir(path);
+}
+
+/* Shards are made again for another request: only a tokenizer, which took long, and settings bind
+ * to what they were made of. */
+static int begin_anew(const char *folder, const char *record)
+{
+    char shards[TEXT_PATH_BYTES];
+    const int code = text_path(folder, "shards", shards);
+    if (code != CLI_DONE) return code;
+    remove_folder(shards);
+    return write_record(folder, record);
+}
+
 static int settle(const train_request *request, const char *now)
 {
+    const char *out = request->out;
     char path[TEXT_PATH_BYTES];
     size_t bytes = 0;
-    if (!text_has(request->out, record_name) || !has_stage(request->out))
-        return write_record(request->out, now);
-    int code = text_path(request->out, record_name, path);
+    if (!text_has(out, record_name)) return write_record(out, now);
+    int code = text_path(out, record_name, path);
     char *before = code == CLI_DONE ? cli_read_text(path, RECORD_BYTES, &bytes) : NULL;
     if (!before) return CLI_FAILED;
-    code = compare_records(request, before, now);
+    if (strcmp(before, now) == 0)
+        code = CLI_DONE;
+    else if (text_has(out, "tokenizer.json") || text_has(out, "run.conf"))
+        code = compare_records(request, before, now);
+    else
+        code = begin_anew(out, now);
     free(before);
     return code;
 }
@@ -230,11 +255,11 @@ static int open_folder(text_folder *folder)
     return code == CLI_DONE ? take_lock(folder) : code;
 }
 
-int text_folder_open(const train_request *request, text_folder *folder)
+int text_folder_open(const train_request *request, const char *asked, text_folder *folder)
 {
     char *now = NULL;
     *folder = (text_folder){.path = request->out, .lock = -1};
-    int code = make_record(request, &now);
+    int code = make_record(request, asked, &now);
     if (code == CLI_DONE) code = open_folder(folder);
     if (code == CLI_DONE) {
         code = settle(request, now);
@@ -270,16 +295,6 @@ int text_folder_unready(const char *verb, const char *path)
     return cli_wrong("%s: %s was stopped before its first step; the command that began it goes on, "
                      "with the same texts and -o %s",
                      verb, path, path);
-}
-
-static void remove_folder(const char *path)
-{
-    DIR *stream = opendir(path);
-    if (!stream) return;
-    for (const struct dirent *file = readdir(stream); file; file = readdir(stream))
-        (void)unlinkat(dirfd(stream), file->d_name, 0);
-    (void)closedir(stream);
-    (void)rmdir(path);
 }
 
 void text_sweep(const char *folder)

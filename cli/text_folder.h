@@ -17,11 +17,12 @@ typedef struct text_folder {
     bool is_made;
 } text_folder;
 
-/* Makes the folder with a record of the texts and the request, or sees that it is the folder of the
- * same request; where no stage was finished any request will do. Until it is closed no other
- * process trains there. Says what is wrong; returns an exit code, and nothing is open unless that
- * is CLI_DONE. */
-int text_folder_open(const train_request *request, text_folder *folder);
+/* Makes the folder with a record of the texts and of what else their tokens depend on (`asked`, one
+ * line, which follows "was begun with" in a message), or sees that it is the folder of the same.
+ * Where there is neither tokenizer nor settings anything will do, and the shards of something else
+ * are removed. Until it is closed no other process trains there. Says what is wrong; returns an
+ * exit code, and nothing is open unless that is CLI_DONE. */
+int text_folder_open(const train_request *request, const char *asked, text_folder *folder);
 
 /* Before the run, which takes the lock by itself. After a failure, which the code tells, nothing
  * stays where no stage was finished: not even the record of texts that may be at fault. */

@@ -12,6 +12,8 @@
 #include "text_plan.h"
 #include "tokenize_files.h"
 
+enum { ASKED_BYTES = 64 };
+
 static const double default_minutes = 20.0;
 
 /* Training gets at least this part of the minutes, whatever the stages before it took. */
@@ -96,8 +98,11 @@ static int make_settings(const work *w, focal_run *run)
 /* All that comes before the run, in a folder that is ours alone. */
 static int prepare(const work *w, focal_run *run)
 {
+    const train_request *r = w->request;
+    char asked[ASKED_BYTES];
     text_folder folder;
-    int code = text_folder_open(w->request, &folder);
+    (void)snprintf(asked, sizeof asked, "minutes %.9g, vocab %d", r->minutes, (int)r->vocab);
+    int code = text_folder_open(r, asked, &folder);
     if (code != CLI_DONE) return code;
     code = make_tokenizer(w);
     if (code == CLI_DONE) code = make_shards(w);
