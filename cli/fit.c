@@ -66,19 +66,11 @@ static int make_settings(focal_ctx *ctx, const fit_request *f, focal_run *run)
 
 /* ---- Texts ---- */
 
-/* The path of the model in the settings, which stand in quotes there. */
 static int open_source(focal_ctx *ctx, const focal_run *run, focal_model **model)
 {
     char path[FOCAL_RUN_VALUE];
-    focal_status status = focal_run_get(run, "start.from", path);
-    size_t used = 0;
-    const size_t bytes = status == FOCAL_OK ? strlen(path) : 0;
-    for (size_t n = 1; n + 1 < bytes; n++) {
-        if (path[n] == '\\') n++;
-        path[used++] = path[n];
-    }
-    path[used] = '\0';
-    if (status == FOCAL_OK) status = focal_model_open(ctx, path, NULL, model);
+    train_get_text(run, "start.from", path);
+    const focal_status status = focal_model_open(ctx, path, NULL, model);
     return status == FOCAL_OK ? CLI_DONE : cli_fail_ctx(ctx, status);
 }
 

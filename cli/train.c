@@ -50,6 +50,19 @@ int train_set_text(focal_ctx *ctx, focal_run *run, const char *key, const char *
     return status == FOCAL_OK ? CLI_DONE : cli_fail_ctx(ctx, status);
 }
 
+void train_get_text(const focal_run *run, const char *key, char out[FOCAL_RUN_VALUE])
+{
+    size_t used = 0;
+    const size_t bytes = focal_run_get(run, key, out) == FOCAL_OK ? strlen(out) : 0;
+    for (size_t n = 1; n + 1 < bytes; n++) {
+        const bool is_escaped = out[n] == '\\';
+        if (is_escaped) n++;
+        const char c = out[n];
+        out[used++] = is_escaped && c == 'n' ? '\n' : is_escaped && c == 't' ? '\t' : c;
+    }
+    out[used] = '\0';
+}
+
 int train_set_from(focal_ctx *ctx, focal_run *run, const char *name)
 {
     char path[CLI_PATH_BYTES];

@@ -36,6 +36,9 @@ enum { TRAIN_ASSIGNMENT_BYTES = FOCAL_RUN_VALUE + 128 /* of the key */ };
  * code. */
 int train_set_text(focal_ctx *ctx, focal_run *run, const char *key, const char *text);
 int train_set_from(focal_ctx *ctx, focal_run *run, const char *name);
+/* What train_set_text() set: the value as it was, out of the quotes that it stands in; "" where it
+ * is not set. */
+void train_get_text(const focal_run *run, const char *key, char out[FOCAL_RUN_VALUE]);
 int train_set_minutes(focal_ctx *ctx, focal_run *run, double minutes);
 /* Every --set of the request; returns an exit code. */
 int train_set_all(focal_ctx *ctx, focal_run *run, const train_request *request);

@@ -146,17 +146,29 @@ static void print_quoted(const char *text)
     putchar('\'');
 }
 
+/* A path, in quotes where the shell would read anything else in it. */
+static void print_path(const char *path)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                "_-+.,:=@%/";
+    if (path[strspn(path, plain)] == '\0')
+        printf("%s", path);
+    else
+        print_quoted(path);
+}
+
 /* The command that makes the model write, from what its samples began with. */
 static void print_command(const focal_run *run, const char *out)
 {
-    char prompt[FOCAL_RUN_VALUE];
-    bool has_one = focal_run_get(run, "samples.prompt", prompt) == FOCAL_OK;
-    const size_t bytes = has_one ? strlen(prompt) : 0;
-    /* It stands in quotes; with what must be escaped in them it is no plain text to type. */
-    has_one = bytes > 2 && prompt[0] == '"' && !strchr(prompt, '\\');
-    if (has_one) prompt[bytes - 1] = '\0';
-    printf("the model writes with:\n  focal generate -m %s/model -n 100 -p ", out);
-    print_quoted(has_one ? prompt + 1 : "Once upon a time");
+    char prompt[FOCAL_RUN_VALUE], model[PATH_BYTES];
+    train_get_text(run, "samples.prompt", prompt);
+    /* What takes several lines is no plain text to type. */
+    const bool has_one = prompt[0] != '\0' && !strpbrk(prompt, "\n\t");
+    (void)snprintf(model, sizeof model, "%s/model", out);
+    printf("the model writes with:\n  focal generate -m ");
+    print_path(model);
+    printf(" -n 100 -p ");
+    print_quoted(has_one ? prompt : "Once upon a time");
     printf("\n");
 }
 
@@ -170,13 +182,12 @@ static bool is_fit(const focal_run *run)
 static void print_adapter(const focal_run *run, const char *out)
 {
     char model[FOCAL_RUN_VALUE];
-    if (focal_run_get(run, "start.from", model) != FOCAL_OK) return;
-    const size_t bytes = strlen(model);
-    if (bytes < 2 || strchr(model, '\\')) return;
-    model[bytes - 1] = '\0'; /* it stands in quotes */
+    train_get_text(run, "start.from", model);
     printf("the model runs with it:\n  focal generate -m ");
-    print_quoted(model + 1);
-    printf(" --adapter %s -n 100 -p 'Once upon a time'\n", out);
+    print_quoted(model);
+    printf(" --adapter ");
+    print_path(out);
+    printf(" -n 100 -p 'Once upon a time'\n");
 }
 
 /* What there is now, and what to do with it. */
@@ -190,7 +201,11 @@ static void print_end(const focal_run *run, const train_request *request,
     if (r->loss == r->loss) printf(": loss %.4f", r->loss);
     if (r->valid_loss == r->valid_loss) printf(", validation %.4f", r->valid_loss);
     printf("\n");
-    if (r->end == FOCAL_TRAIN_STOPPED) printf("goes on with: focal %s %s\n", request->verb, out);
+    if (r->end == FOCAL_TRAIN_STOPPED) {
+        printf("goes on with: focal %s ", request->verb);
+        print_path(out);
+        printf("\n");
+    }
     if (is_fit(run)) {
         print_adapter(run, out);
         return;
