@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "fit_settings.h"
+#include "fit_method.h"
 #include "focal/corpus.h"
 #include "focal/model.h"
 #include "model_file.h"
@@ -16,7 +16,6 @@
 
 enum { SENTENCE_BYTES = 256 };
 
-#define METHODS "focus|temperature|none|random|start|lora|scale"
 enum { METHOD_NONE = 2, METHOD_RANDOM };
 
 /* What the command line says. */
@@ -47,11 +46,32 @@ static const char *const paper[] = {"groups.count=4",
 
 /* ---- Settings ---- */
 
+/* What is set and would change the model, or do nothing. */
+static int check_use(const fit_request *f, const focal_run *run)
+{
+    static const char shards[] = "data.shards";
+    const train_request *r = &f->train;
+    char learn[FOCAL_RUN_VALUE] = "", method[FOCAL_RUN_VALUE] = "";
+    if (focal_run_get(run, "learn", learn) != FOCAL_OK || strcmp(learn, "groups") != 0)
+        return cli_wrong("fit: learn is %s: the model of a fit stays as it is; focal train "
+                         "changes it",
+                         learn);
+    for (int32_t n = 0; n < r->sets.count && r->texts.count > 0; n++)
+        if (strncmp(r->sets.items[n], shards, sizeof shards - 1) == 0)
+            return cli_wrong("fit: --set %s does nothing beside texts", r->sets.items[n]);
+    if (focal_run_get(run, "groups.method", method) != FOCAL_OK) return CLI_DONE;
+    int code = fit_method_check_all(method, &f->settings);
+    if (code == CLI_DONE && f->is_paper) code = fit_method_check(method, "paper");
+    if (code == CLI_DONE && r->minutes > 0.0) code = fit_method_check(method, "minutes");
+    if (code == CLI_DONE && f->reads_special) code = fit_method_check(method, "special");
+    return code;
+}
+
 /* All settings but the shards: the run file's, then the paper's, then options, then --set. */
 static int make_settings(focal_ctx *ctx, const fit_request *f, focal_run *run)
 {
-    focal_status status = f->run_file ? focal_run_read(run, f->run_file) : FOCAL_OK;
-    if (status == FOCAL_OK) status = focal_run_set(run, "learn=groups");
+    focal_status status = focal_run_set(run, "learn=groups");
+    if (status == FOCAL_OK && f->run_file) status = focal_run_read(run, f->run_file);
     for (size_t n = 0; n < CLI_COUNT(paper) && f->is_paper && status == FOCAL_OK; n++)
         status = focal_run_set(run, paper[n]);
     if (status != FOCAL_OK) return cli_fail_ctx(ctx, status);
@@ -59,6 +79,7 @@ static int make_settings(focal_ctx *ctx, const fit_request *f, focal_run *run)
     if (code == CLI_DONE && f->model) code = train_set_from(ctx, run, f->model);
     if (code == CLI_DONE) code = train_set_minutes(ctx, run, f->train.minutes);
     if (code == CLI_DONE) code = train_set_all(ctx, run, &f->train);
+    if (code == CLI_DONE) code = check_use(f, run);
     if (code != CLI_DONE) return code;
     status = focal_run_resolve(run);
     return status == FOCAL_OK ? CLI_DONE : fit_settings_fail(&f->settings, focal_ctx_error(ctx));
@@ -229,7 +250,7 @@ int cli_fit(int argc, char **argv)
         {"model", 'm', CLI_TEXT, &f.model, "MODEL", "a path, or the name of a pulled model", 0, 0,
          NULL, NULL},
         {"output", 'o', CLI_TEXT, &r->out, "DIR", "folder of the adapter", 0, 0, NULL, NULL},
-        fit_choice_row(settings, "groups.method", "method", METHODS,
+        fit_choice_row(settings, "groups.method", "method", FIT_METHODS,
                        "what is fitted, or a control that learns nothing [focus]"),
         fit_int_row(settings, "groups.count", "groups", "K", "groups of a router [16]", 1, 64),
         fit_int_row(settings, "groups.top_fit", "fit-top", "K",
@@ -271,8 +292,8 @@ int cli_fit(int argc, char **argv)
                        "and what it is added to: queries and values, or all projections [qv]"),
         {"special", 0, CLI_FLAG, &f.reads_special, NULL,
          "control tokens in the texts are read as such, as in dialogues", 0, 0, NULL, NULL},
-        {"minutes", 0, CLI_NUMBER, &r->minutes, "X", "time, instead of steps", 0.001, 1e6, NULL,
-         NULL},
+        {"minutes", 0, CLI_NUMBER, &r->minutes, "X",
+         "time after which it ends; without --steps the only limit", 0.001, 1e6, NULL, NULL},
         {"paper", 0, CLI_FLAG, &f.is_paper, NULL,
          "the second paper's form: 4 shared groups a layer, Sinkhorn, sigmoid, loss on the text; "
          "not causal",
