@@ -56,9 +56,10 @@ void train_get_text(const focal_run *run, const char *key, char out[FOCAL_RUN_VA
     const size_t bytes = focal_run_get(run, key, out) == FOCAL_OK ? strlen(out) : 0;
     for (size_t n = 1; n + 1 < bytes; n++) {
         const bool is_escaped = out[n] == '\\';
-        if (is_escaped) n++;
-        const char c = out[n];
-        out[used++] = is_escaped && c == 'n' ? '\n' : is_escaped && c == 't' ? '\t' : c;
+        char c = out[is_escaped ? ++n : n];
+        if (is_escaped && c == 'n') c = '\n';
+        if (is_escaped && c == 't') c = '\t';
+        out[used++] = c;
     }
     out[used] = '\0';
 }
