@@ -139,26 +139,30 @@ focal_status foci_journal_sample(foci_journal *journal, int64_t step, const char
     return FOCAL_OK;
 }
 
+static __attribute__((format(printf, 3, 0))) void tell(const foci_journal *journal,
+                                                       void (*to)(void *user, const char *sentence),
+                                                       const char *format, va_list values)
+{
+    char sentence[NOTE_BYTES];
+    if (!to) return;
+    (void)vsnprintf(sentence, sizeof sentence, format, values);
+    to(journal->watch.user, sentence);
+}
+
 void foci_journal_note(const foci_journal *journal, const char *format, ...)
 {
-    char note[NOTE_BYTES];
     va_list values;
-    if (!journal->watch.on_note) return;
     va_start(values, format);
-    (void)vsnprintf(note, sizeof note, format, values);
+    tell(journal, journal->watch.on_note, format, values);
     va_end(values);
-    journal->watch.on_note(journal->watch.user, note);
 }
 
 void foci_journal_warn(const foci_journal *journal, const char *format, ...)
 {
-    char warning[NOTE_BYTES];
     va_list values;
-    if (!journal->watch.on_warning) return;
     va_start(values, format);
-    (void)vsnprintf(warning, sizeof warning, format, values);
+    tell(journal, journal->watch.on_warning, format, values);
     va_end(values);
-    journal->watch.on_warning(journal->watch.user, warning);
 }
 
 bool foci_journal_must_stop(void *journal)
