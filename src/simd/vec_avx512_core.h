@@ -25,7 +25,9 @@ enum {
     ROWS_AHEAD = 0,     /* not at all: what was measured came by itself */
 #endif
     LOW_ROWS = MR / 4, /* of the lowest tile */
-    WORDS_A_ROUND = 1  /* of a sum, in a tile's loop: 24 multiply-adds are enough */
+    TURNS_ROWS = 0,    /* packed rows of a left side lie as they are, unless that lies transposed */
+    CUT_WORDS = 1 << 30, /* no sum is cut */
+    WORDS_A_ROUND = 1    /* of a sum, in a tile's loop: 24 multiply-adds are enough */
 };
 
 static inline vec v_load(const float *p)
@@ -252,6 +254,12 @@ static inline vec v_load_some(const float *p, int64_t count)
 static inline void v_store_some(float *p, vec x, int64_t count)
 {
     _mm512_mask_storeu_ps(p, (__mmask16)((1U << count) - 1U), x);
+}
+
+/* The first MR lanes. */
+static inline void v_store_rows(float *p, vec x)
+{
+    v_store_some(p, x, MR);
 }
 
 /* Each of the first `count` (1 .. VL / 2) floats twice, side by side; reads no further. */

@@ -16,20 +16,23 @@
 #include "ops/matmul/matmul_many_body.h"
 #include "ops/matmul/matmul_pack_body.h"
 
-/* Rows of x that lies transposed are packed in strips, whole tiles and whole vectors, in which they
- * alternate: nothing is turned. */
+/* Packed rows of x alternate in strips, word by word. A strip is a tile where all x is packed so,
+ * and else, where only x that lies transposed is, whole tiles and whole vectors: nothing is turned
+ * or cut. */
 enum {
-    STRIP = VL % MR == 0 ? VL : 4 * MR,
+    WHOLE_STRIP = VL % MR == 0 ? VL : 4 * MR,
+    STRIP = TURNS_ROWS ? MR : WHOLE_STRIP,
     ROW_BLOCK = 1008, /* rows of x packed at a time, whole tiles: bounds the scratch */
     ITEM_PANELS = 4,  /* of an item at most: 432 KiB of float32 at K = 576, in a cache of 1 MiB */
     PACK_LINES = 32,  /* of words, of an x that lies transposed, packed at a time */
     CACHE_WORDS = 128 * 1024, /* of a tile's or strip's rows and an item's panels together */
     CACHE_SETS = 64           /* of the first cache: addresses as many lines apart share a set */
 };
-_Static_assert(STRIP % VL == 0 && STRIP % MR == 0, "a strip is whole vectors and tiles");
+_Static_assert(WHOLE_STRIP % VL == 0 && STRIP % MR == 0, "a strip is whole tiles, and vectors");
+_Static_assert(!TURNS_ROWS || (PACK == 1 && MR <= VL), "rows turn in squares of floats");
 _Static_assert(ROW_BLOCK % STRIP == 0, "a block of rows is whole tiles and strips");
 
-/* Where row m of such an x begins. */
+/* Where row m of an x in strips begins. */
 static inline int64_t strip_at(const product *p, int64_t m)
 {
     return m / STRIP * STRIP * p->x_words + m % STRIP;
@@ -55,11 +58,52 @@ static void pack_x_transposed(const product *p, float *x, int64_t first, int64_t
     }
 }
 
+/* The same where a strip is narrower than whole vectors: a line as floats, cut. */
+static void cut_x_transposed(const product *p, float *x, int64_t first, int64_t rows, int64_t begin,
+                             int64_t end)
+{
+    const foci_matmul_args *a = p->a;
+    float line[ROW_BLOCK + STRIP];
+    for (int64_t w = begin; w < end; w++) {
+        const char *from = x_line(a, w) + (size_t)first * focal_dtype_bytes(a->x_dtype);
+        pack_row(line, from, a->x_dtype, rows);
+        memset(line + rows, 0, STRIP * sizeof *line);
+        for (int64_t m = 0; m < rows; m += STRIP)
+            memcpy(x + strip_at(p, m) + w * STRIP, line + m, STRIP * sizeof *line);
+    }
+}
+
+/* pack_x() for a tile of rows, which then alternate; past the last come zeros. */
+static void turn_tile(const product *p, float *x, int64_t first, int64_t m, int64_t rows)
+{
+    const foci_matmul_args *a = p->a;
+    const size_t size = focal_dtype_bytes(a->x_dtype);
+    const char *row[MR];
+    for (int64_t r = 0; r < MR; r++) {
+        const size_t offset = (size_t)((first + m + r) * a->x_stride) * size;
+        row[r] = m + r < rows ? (const char *)a->x + offset : NULL;
+    }
+    float *to = x + strip_at(p, m);
+    for (int64_t w = 0; w < p->words; w += VL) {
+        vec block[VL];
+        for (int r = 0; r < VL; r++)
+            block[r] = r < MR && row[r] ? words_at(row[r], a->x_dtype, w, a->K) : v_zero();
+        v_transpose(block);
+        const int64_t count = foci_min64(p->words - w, VL);
+        for (int64_t n = 0; n < count; n++, to += MR) v_store_rows(to, block[n]);
+    }
+}
+
 static void pack_tile(void *arg, int64_t index, int32_t thread)
 {
     (void)thread;
     const many_call *c = arg;
-    for (int64_t m = index * MR; m < (index + 1) * MR; m++) pack_x(c->p, c->x, c->row, m, c->rows);
+    const int64_t first = index * MR;
+    if (TURNS_ROWS) {
+        turn_tile(c->p, c->x, c->row, first, c->rows);
+        return;
+    }
+    for (int64_t m = first; m < first + MR; m++) pack_x(c->p, c->x, c->row, m, c->rows);
 }
 
 static void pack_lines(void *arg, int64_t index, int32_t thread)
@@ -67,24 +111,28 @@ static void pack_lines(void *arg, int64_t index, int32_t thread)
     (void)thread;
     const many_call *c = arg;
     const int64_t begin = index * PACK_LINES, end = foci_min64(c->p->words, begin + PACK_LINES);
-    pack_x_transposed(c->p, c->x, c->row, c->rows, begin, end);
+    if (TURNS_ROWS)
+        cut_x_transposed(c->p, c->x, c->row, c->rows, begin, end);
+    else
+        pack_x_transposed(c->p, c->x, c->row, c->rows, begin, end);
 }
 
 /* sums (MR,NR) of `rows` rows of x, from row m of the block on, against `nv` vectors of a panel.
  * The sum is cut into blocks, which loses less than one long sum. */
-FOCI_INLINE void sum_tile(const product *p, int64_t m, const float *panel, float *sums,
-                          const int nv, const int rows, const int step)
+FOCI_INLINE void sum_tile(const packed_panel *at, int64_t m, float *sums, const int nv,
+                          const int rows, const int step)
 {
-    const float *x = p->x + (step == 1 ? m * p->x_words : strip_at(p, m));
-    const int64_t lda = step == 1 ? p->x_words : 1;
-    for (int64_t w = 0; w < p->words; w += p->sum_words) {
-        const int64_t words = foci_min64(p->words - w, p->sum_words);
+    const product *p = at->p;
+    const float *x = p->x + (step == 1 ? m * p->x_words : strip_at(p, m)) + at->begin * step;
+    const int64_t lda = step == 1 ? p->x_words : 1, all = at->end - at->begin;
+    for (int64_t w = 0; w < all; w += p->sum_words) {
+        const int64_t words = foci_min64(all - w, p->sum_words);
         vec acc[MR][NV];
 #pragma GCC unroll 12
         for (int r = 0; r < rows; r++)
 #pragma GCC unroll 3
             for (int v = 0; v < nv; v++) acc[r][v] = v_zero();
-        tile_dot_rows(acc, x + w * step, lda, step, panel + w * NR, words, nv, rows);
+        tile_dot_rows(acc, x + w * step, lda, step, at->words + w * NR, words, nv, rows);
 #pragma GCC unroll 12
         for (int r = 0; r < rows; r++) {
 #pragma GCC unroll 3
@@ -97,17 +145,17 @@ FOCI_INLINE void sum_tile(const product *p, int64_t m, const float *panel, float
 }
 
 /* The same for up to MR rows, no tile higher than it must be. */
-FOCI_INLINE void sum_some(const product *p, int64_t m, int64_t rows, const float *panel,
-                          float sums[MR * NR], const int nv, const int step)
+FOCI_INLINE void sum_some(const packed_panel *at, int64_t m, int64_t rows, float sums[MR * NR],
+                          const int nv, const int step)
 {
     if (rows > MR - LOW_ROWS)
-        sum_tile(p, m, panel, sums, nv, MR, step);
+        sum_tile(at, m, sums, nv, MR, step);
     else if (rows > MR / 2)
-        sum_tile(p, m, panel, sums, nv, MR - LOW_ROWS, step);
+        sum_tile(at, m, sums, nv, MR - LOW_ROWS, step);
     else if (rows > LOW_ROWS)
-        sum_tile(p, m, panel, sums, nv, MR / 2, step);
+        sum_tile(at, m, sums, nv, MR / 2, step);
     else
-        sum_tile(p, m, panel, sums, nv, LOW_ROWS, step);
+        sum_tile(at, m, sums, nv, LOW_ROWS, step);
 }
 
 /* The same for either form of x, and for the panel's outputs that there are. Where the rows end, a
@@ -116,19 +164,19 @@ static const float *sum_rows(int64_t m, int64_t rows, const packed_panel *at, fl
 {
     const product *p = at->p;
     const bool is_narrow = NV > 2 && p->a->N - at->n <= (int64_t)2 * VL;
-    if (p->a->x_is_transposed && is_narrow) {
-        sum_some(p, m, rows, at->words, sums, 2, STRIP);
+    if (p->alternates && is_narrow) {
+        sum_some(at, m, rows, sums, 2, STRIP);
         return sums;
     }
-    if (p->a->x_is_transposed) {
-        sum_some(p, m, rows, at->words, sums, NV, STRIP);
+    if (p->alternates) {
+        sum_some(at, m, rows, sums, NV, STRIP);
         return sums;
     }
     const int64_t height = foci_round_up(rows, LOW_ROWS), early = foci_min64(m, height - rows);
     if (is_narrow)
-        sum_some(p, m - early, height, at->words, sums, 2, 1);
+        sum_some(at, m - early, height, sums, 2, 1);
     else
-        sum_some(p, m - early, height, at->words, sums, NV, 1);
+        sum_some(at, m - early, height, sums, NV, 1);
     return sums + early * NR;
 }
 
@@ -144,18 +192,25 @@ FOCI_INLINE void expect_outputs(const foci_matmul_args *a, int64_t m, int64_t ro
     }
 }
 
-static void multiply_tile(const many_call *c, int64_t m, const packed_panel *at)
+/* Outputs of `rows` rows from row m on, of their sums. */
+static void finish_tile(const many_call *c, int64_t m, int64_t rows, const packed_panel *at,
+                        const float *from)
 {
-    float sums[MR * NR];
-    const int64_t rows = foci_min64(c->rows - m, MR), columns = at->p->a->N - at->n;
-    expect_outputs(at->p->a, c->row + m, rows, at->n);
-    const float *from = sum_rows(m, rows, at, sums);
+    const int64_t columns = at->p->a->N - at->n;
     for (int64_t r = 0; r < rows; r++, from += NR) {
         if (columns >= NR) /* most: the compiler makes them of whole vectors */
             finish_row(at->p->a, c->row + m + r, at->n, from, NR);
         else
             finish_row(at->p->a, c->row + m + r, at->n, from, columns);
     }
+}
+
+static void multiply_tile(const many_call *c, int64_t m, const packed_panel *at)
+{
+    float sums[MR * NR];
+    const int64_t rows = foci_min64(c->rows - m, MR);
+    expect_outputs(at->p->a, c->row + m, rows, at->n);
+    finish_tile(c, m, rows, at, sum_rows(m, rows, at, sums));
 }
 
 /* The gate's panel, and up's where there is one. */
@@ -171,16 +226,60 @@ static void multiply_gated(const many_call *c, int64_t m, const packed_panel *at
     }
 }
 
+/* A thread's scratch: packed panels, rows of weights as they are expanded, and where sums are cut
+ * those of ROW_BLOCK rows, tile by tile. */
+typedef struct item_room {
+    float *words, *sums;
+    char *rows;
+} item_room;
+
+static item_room item_room_of(const many_call *c, int32_t thread)
+{
+    float *words = (float *)(void *)(c->scratch + (size_t)thread * c->thread_bytes);
+    float *rows = words + c->item_panels * words_of(c->lap) * NR;
+    return (item_room){words, rows + (int64_t)NR * FOCI_WEIGHT_PIECE, (char *)rows};
+}
+
+/* Rows [first, last) of item `item`, at most ROW_BLOCK of them, where its panels hold one lap of
+ * the sum after the other. */
+static void multiply_laps(const many_call *c, item_room room, int64_t item, int64_t first,
+                          int64_t last)
+{
+    const int64_t K = c->p->a->K, tile = c->item_panels * MR * NR;
+    packed_panel at[ITEM_PANELS];
+    for (int64_t k = 0; k < K; k += c->lap) {
+        const sum_span span = {k, foci_min64(K, k + c->lap), words_of(c->lap) * NR};
+        const int64_t count = pack_item(c, span, item, at, room.words, room.rows);
+        for (int64_t m = first; m < last; m += MR) {
+            const int64_t rows = foci_min64(c->rows - m, MR);
+            for (int64_t n = 0; n < count; n++) {
+                float some[MR * NR], *sums = room.sums + (m - first) / MR * tile + n * MR * NR;
+                const float *from = sum_rows(m, rows, &at[n], some);
+                for (int64_t i = 0; i < rows * NR; i += VL) {
+                    const vec sum = v_load(from + i);
+                    v_store(sums + i, k > 0 ? v_add(v_load(sums + i), sum) : sum);
+                }
+                if (k + c->lap >= K) finish_tile(c, m, rows, &at[n], sums);
+            }
+        }
+    }
+}
+
 static void multiply_item(void *arg, int64_t index, int32_t thread)
 {
     const many_call *c = arg;
-    const sum_span whole = {.end = c->p->a->K, .panel_words = c->p->words * NR};
-    float *words = (float *)(void *)(c->scratch + (size_t)thread * c->thread_bytes);
-    char *rows = (char *)(words + c->item_panels * whole.panel_words);
-    packed_panel at[ITEM_PANELS];
-    const int64_t count = pack_item(c, whole, index % c->item_count, at, words, rows);
+    const item_room room = item_room_of(c, thread);
+    const int64_t item = index % c->item_count;
     const int64_t first = index / c->item_count * c->part * MR;
     const int64_t last = foci_min64(c->rows, first + c->part * MR);
+    if (c->lap < c->p->a->K) {
+        for (int64_t m = first; m < last; m += ROW_BLOCK)
+            multiply_laps(c, room, item, m, foci_min64(last, m + ROW_BLOCK));
+        return;
+    }
+    const sum_span whole = {.end = c->p->a->K, .panel_words = c->p->words * NR};
+    packed_panel at[ITEM_PANELS];
+    const int64_t count = pack_item(c, whole, item, at, room.words, room.rows);
     for (int64_t m = first; m < last; m += MR) {
         for (int64_t n = 0; n < count; n += c->activation ? c->count : 1) {
             if (c->activation)
@@ -215,7 +314,7 @@ static focal_status multiply_in_blocks(focal_ctx *ctx, many_call *c)
 {
     const foci_matmul_args *a = c->p->a;
     const int64_t blocks = foci_pieces(a->M, ROW_BLOCK);
-    const int64_t most = foci_round_up(foci_pieces(a->M, blocks), a->x_is_transposed ? STRIP : MR);
+    const int64_t most = foci_round_up(foci_pieces(a->M, blocks), c->p->alternates ? STRIP : MR);
     c->x = foci_scratch(ctx, (size_t)most, (size_t)c->p->x_words * sizeof(float));
     if (!c->x) return FOCAL_ENOMEM;
     for (int32_t n = 0; n < c->count; n++) c->p[n].x = c->x;
@@ -231,6 +330,15 @@ static focal_status multiply_in_blocks(focal_ctx *ctx, many_call *c)
     return FOCAL_OK;
 }
 
+/* Sums that an activation joins are those of a model's width, and not cut. */
+static int64_t lap_of(const many_call *c)
+{
+    const int64_t K = c->p->a->K;
+    if (c->activation || c->p->words <= CUT_WORDS) return K;
+    const int64_t laps = foci_pieces(c->p->words, CUT_WORDS / 2);
+    return foci_round_up(foci_pieces(K, laps), FOCI_WEIGHT_PIECE);
+}
+
 /* `count` products of one x; with an activation out of the first is that of its sums, times the
  * sums of the second where there is one. */
 static focal_status multiply_many(focal_ctx *ctx, const foci_matmul_args *args, int32_t count,
@@ -241,15 +349,19 @@ static focal_status multiply_many(focal_ctx *ctx, const foci_matmul_args *args, 
     many_call c = {.p = p, .count = count, .activation = activation, .rows = args->M};
     for (int32_t n = 0; n < count; n++) {
         p[n] = product_of(ctx, &args[n]);
+        p[n].alternates = args->x_is_transposed || (TURNS_ROWS && !is_packed(args));
         c.panels += foci_pieces(args[n].N, NR);
     }
-    const int64_t left = args->x_is_transposed ? STRIP : MR;
-    const int64_t most = (CACHE_WORDS / p->words - left) / NR;
+    c.lap = lap_of(&c);
+    const int64_t left = p->alternates ? STRIP : MR;
+    const int64_t most = (CACHE_WORDS / words_of(c.lap) - left) / NR;
     c.item_panels = choose_panels(c.panels, activation ? count : 1,
                                   foci_max64(1, foci_min64(most, ITEM_PANELS)), threads);
     c.item_count = foci_pieces(c.panels, c.item_panels);
+    const int64_t sums = c.lap < args->K ? ROW_BLOCK * c.item_panels * NR : 0;
     c.thread_bytes =
-        (size_t)(c.item_panels * p->words * NR + (int64_t)NR * FOCI_WEIGHT_PIECE) * sizeof(float);
+        (size_t)(c.item_panels * words_of(c.lap) * NR + (int64_t)NR * FOCI_WEIGHT_PIECE + sums) *
+        sizeof(float);
     c.scratch = foci_scratch(ctx, (size_t)threads, c.thread_bytes);
     if (!c.scratch) return FOCAL_ENOMEM;
     focal_status status = FOCAL_OK;

@@ -16,6 +16,7 @@ typedef struct many_call {
     int64_t row, rows;
     int64_t panels; /* of all products */
     int64_t item_panels, item_count;
+    int64_t lap;              /* elements of a sum whose panels an item packs at a time */
     int64_t part, part_count; /* tiles of a part */
     float *x;                 /* the block's rows, where they are packed */
     char *scratch;            /* thread_bytes a thread */
@@ -47,6 +48,7 @@ typedef struct packed_panel {
     const product *p;
     int64_t n; /* its first output */
     const float *words;
+    int64_t begin, end; /* words of the sum that it holds */
 } packed_panel;
 
 /* Panel `index` of all: product after product, or of a gate and up in turn. */
@@ -69,6 +71,8 @@ static int64_t pack_item(const many_call *c, sum_span span, int64_t item, packed
     for (int64_t n = 0; n < count; n++) {
         at[n] = find_panel(c, begin + n);
         at[n].words = words + n * span.panel_words;
+        at[n].begin = span.begin / PACK;
+        at[n].end = words_of(span.end);
     }
     for (int64_t n = 0, run; n < count; n += run) {
         run = 1; /* panels of one product that lie side by side */
