@@ -157,16 +157,33 @@ static void print_path(const char *path)
         print_quoted(path);
 }
 
+static bool has_value(const focal_run *run, const char *key, const char *value)
+{
+    char text[FOCAL_RUN_VALUE];
+    return focal_run_get(run, key, text) == FOCAL_OK && strcmp(text, value) == 0;
+}
+
 /* The command that makes the model write, from what its samples began with. */
 static void print_command(const focal_run *run, const char *out)
 {
-    char prompt[FOCAL_RUN_VALUE], model[PATH_BYTES];
+    char prompt[FOCAL_RUN_VALUE], path[PATH_BYTES];
     train_get_text(run, "samples.prompt", prompt);
     /* What takes several lines is no plain text to type. */
     const bool has_one = prompt[0] != '\0' && !strpbrk(prompt, "\n\t");
-    (void)snprintf(model, sizeof model, "%s/model", out);
+    (void)snprintf(path, sizeof path, "%s/model", out);
+    if (has_value(run, "temperature.kind", "learned-paper")) {
+        printf("the model cannot write, since its temperature depends on later tokens; it is ");
+        print_path(path);
+        printf("\n");
+        return;
+    }
     printf("the model writes with:\n  focal generate -m ");
-    print_path(model);
+    print_path(path);
+    if (!has_value(run, "groups.count", "0")) {
+        (void)snprintf(path, sizeof path, "%s/adapter", out);
+        printf(" --adapter ");
+        print_path(path);
+    }
     printf(" -n 100 -p ");
     print_quoted(has_one ? prompt : "Once upon a time");
     printf("\n");
@@ -174,8 +191,7 @@ static void print_command(const focal_run *run, const char *out)
 
 static bool is_fit(const focal_run *run)
 {
-    char learn[FOCAL_RUN_VALUE];
-    return focal_run_get(run, "learn", learn) == FOCAL_OK && strcmp(learn, "groups") == 0;
+    return has_value(run, "learn", "groups");
 }
 
 /* The command that runs the model with what was fitted to it. */

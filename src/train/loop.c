@@ -141,11 +141,14 @@ static focal_status open_samples(session *s)
     return foci_sample_check(s->start.trainable, &s->run);
 }
 
-/* Shards that lie in the folder of the run are found there when it was moved. */
+/* Shards that lie in the folder of the run are found there when it was moved, also where another
+ * run has taken its place. */
 static void find_shards(session *s, const char *folder)
 {
     char *shards = s->run.data.shards, moved[FOCI_RUN_TEXT];
-    if (shards[0] == '\0' || access(shards, F_OK) == 0) return;
+    const char *name = strrchr(shards, '/');
+    const bool is_named = strcmp(name ? name + 1 : shards, "shards") == 0;
+    if (shards[0] == '\0' || (access(shards, F_OK) == 0 && !is_named)) return;
     if (snprintf(moved, sizeof moved, "%s/shards", folder) >= FOCI_RUN_TEXT) return;
     if (access(moved, F_OK) == 0) memcpy(shards, moved, sizeof moved);
 }

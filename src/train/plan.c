@@ -27,7 +27,7 @@ static const rung ladder[] = {
  * (Hoffmann and others, 2022); small models on a text that they read again do best with fewer. */
 static const double tokens_a_parameter = 10.0;
 /* How often a text may be read. Reading it four times is nearly as good as four times the text, and
- * after some sixteen nothing is gained (Muennighoff and others, 2023). */
+ * after some sixteen little is gained (Muennighoff and others, 2023). */
 static const double most_epochs = 12.0;
 /* Parameters for each token of the text: beyond, a model learns the text by heart before the last
  * epoch, and validation gets worse. */
@@ -191,7 +191,7 @@ static focal_status check_input(focal_ctx *ctx, const focal_plan_input *in)
     if (in->tokens == 0 && in->text_bytes < FOCAL_PLAN_LEAST_BYTES)
         return foci_fail(ctx, FOCAL_EINVAL,
                          "train: %lld bytes of text are too few to learn from: %d are the least, "
-                         "and from about a million on a model begins to write sentences",
+                         "and from about a million on a model begins to write words",
                          (long long)in->text_bytes, FOCAL_PLAN_LEAST_BYTES);
     if (in->tokens != 0 && in->tokens < FOCAL_PLAN_LEAST_TOKENS)
         return foci_fail(ctx, FOCAL_EINVAL,

@@ -2,6 +2,8 @@
  * are those of the 34 M model of docs/MATH.md, 2. */
 #include "train/run_file.h"
 
+#include "focal/attn.h"
+
 #define FIELD(field) offsetof(foci_run, field)
 #define TOKENS_MOST 1e12
 #define STEPS_MOST 1e9
@@ -54,7 +56,8 @@ const foci_run_key foci_run_keys[FOCI_RUN_KEYS] = {
     INT("model.heads", model.heads, 1, 1024, "8", "query heads"),
     INT("model.kv_heads", model.kv_heads, 0, 1024, "0",
         "key and value heads; 0: as many as query heads"),
-    INT("model.head_dim", model.head_dim, 0, 1024, "0", "width of a head; 0: width / heads"),
+    INT("model.head_dim", model.head_dim, 0, FOCAL_MAX_HEAD_WIDTH, "0",
+        "width of a head; 0: width / heads"),
     INT("model.vocabulary", model.vocabulary, 0, 1 << 22, "16384",
         "ids of the vocabulary; 0: those of the shards"),
     BOOL("model.tied", model.tied, "true", "whether the head is the embedding"),

@@ -157,7 +157,7 @@ static void bad_inputs_have_their_sentence(void **state)
     } cases[] = {
         {{.text_bytes = 10, .minutes = 1, .flops = 1e9},
          "train: 10 bytes of text are too few to learn from: 1000 are the least, and from about a "
-         "million on a model begins to write sentences"},
+         "million on a model begins to write words"},
         {{.text_bytes = 999, .minutes = 1, .flops = 1e9}, "train: 999 bytes of text"},
         {{.text_bytes = 5000, .tokens = 127, .minutes = 1, .flops = 1e9},
          "train: the text has 127 tokens, 128 are the least"},

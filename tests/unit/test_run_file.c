@@ -183,7 +183,7 @@ static void contradictions_are_refused(void **state)
         {"model.kv_heads = 3", "3 key heads"},
         {"model.heads = 7", "7 heads"},
         {"model.head_dim = 63", "63"},
-        {"model.width = 9632", "1204 each, 1024 is the most"},
+        {"model.width = 9632", "1204 each, 256 is the most"},
         {"model.family = gpt2\nmodel.qk_norm = plain", "gpt2"},
         {"model.family = gpt2\nmodel.tied = false", "gpt2"},
         {"model.family = gpt2\nmodel.kv_heads = 4", "gpt2"},
