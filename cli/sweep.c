@@ -137,12 +137,13 @@ static int check_folder(focal_ctx *ctx, focal_sweep *sweep)
 
 static int plan(focal_ctx *ctx, focal_sweep *sweep, const sweep_options *o)
 {
-    focal_status status = FOCAL_OK;
-    for (int32_t n = 0; status == FOCAL_OK && n < o->sets.count; n++)
-        status = focal_sweep_set(sweep, o->sets.items[n]);
-    for (int32_t n = 0; status == FOCAL_OK && n < o->inputs.count; n++)
-        status = focal_sweep_give(sweep, o->inputs.items[n]);
-    if (status == FOCAL_OK) status = focal_sweep_plan(sweep, o->out ? o->out : "OUT");
+    for (int32_t n = 0; n < o->sets.count; n++)
+        if (focal_sweep_set(sweep, o->sets.items[n]) != FOCAL_OK)
+            return cli_wrong("%s", focal_ctx_error(ctx));
+    for (int32_t n = 0; n < o->inputs.count; n++)
+        if (focal_sweep_give(sweep, o->inputs.items[n]) != FOCAL_OK)
+            return cli_wrong("%s", focal_ctx_error(ctx));
+    const focal_status status = focal_sweep_plan(sweep, o->out ? o->out : "OUT");
     return status == FOCAL_OK ? CLI_DONE : cli_fail_ctx(ctx, status);
 }
 
