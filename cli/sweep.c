@@ -1,9 +1,12 @@
 /* focal sweep: a grid of training runs from one file. */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "cli.h"
 #include "model_file.h"
@@ -100,9 +103,8 @@ static int copy_sweep_file(const sweep_options *o, const char *path)
 static int write_settings(focal_ctx *ctx, focal_sweep *sweep, const sweep_options *o)
 {
     char path[CLI_PATH_BYTES];
-    int code = make_folder(o->out);
     (void)snprintf(path, sizeof path, "%s/settings", o->out);
-    if (code == CLI_DONE) code = make_folder(path);
+    int code = make_folder(path);
     (void)snprintf(path, sizeof path, "%s/data", o->out);
     if (code == CLI_DONE) code = make_folder(path);
     (void)snprintf(path, sizeof path, "%s/sweep.conf", o->out);
@@ -156,15 +158,30 @@ static int show_sweep(focal_ctx *ctx, focal_sweep *sweep, const sweep_options *o
     return code == CLI_DONE ? print_plan(ctx, sweep) : code;
 }
 
+/* A lock of the system's on the folder itself: it goes with the process, however that ends. */
+static int take_folder(const char *out, int *lock)
+{
+    const int code = make_folder(out);
+    if (code != CLI_DONE) return code;
+    *lock = open(out, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (*lock >= 0 && flock(*lock, LOCK_EX | LOCK_NB) == 0) return CLI_DONE;
+    if (*lock >= 0 && errno == EWOULDBLOCK)
+        return cli_fail("%s: another sweep is at work in this folder", out);
+    return cli_fail("%s: %s", out, strerror(errno));
+}
+
 static int run_sweep(focal_ctx *ctx, focal_sweep *sweep, const sweep_options *o)
 {
     const sweep_request request = {o->out, focal_ctx_threads(ctx), o->jobs};
     focal_sweep_input input;
     if (lacks_input(sweep, &input))
         return cli_wrong("sweep: --input %s=PATH is missing: %s", input.name, input.about);
+    int lock = -1;
     int code = check_folder(ctx, sweep); /* before the record of what is there is written over */
+    if (code == CLI_DONE) code = take_folder(o->out, &lock);
     if (code == CLI_DONE) code = write_settings(ctx, sweep, o);
     if (code == CLI_DONE) code = sweep_run_all(ctx, sweep, &request);
+    if (lock >= 0) (void)close(lock);
     return code;
 }
 
