@@ -246,7 +246,7 @@ static focal_status parse_condition(foci_runs *runs, const char *text, condition
     foci_run *settings = foci_alloc(runs->ctx, 1, sizeof *settings);
     if (!settings) return FOCAL_ENOMEM;
     foci_run_init(settings); /* the value as it is written in run files: 1 for 1.0 */
-    const focal_status status = foci_run_set(runs->ctx, text, settings);
+    const focal_status status = foci_run_set_by(runs->ctx, "report: --baseline", text, settings);
     if (status == FOCAL_OK) {
         size_t bytes = (size_t)(equals - text);
         while (bytes > 0 && text[bytes - 1] == ' ') bytes--;

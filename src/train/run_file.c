@@ -79,14 +79,21 @@ focal_status foci_run_read(focal_ctx *ctx, const char *path, foci_run *run)
     return status;
 }
 
-focal_status foci_run_set(focal_ctx *ctx, const char *assignment, foci_run *run)
+focal_status foci_run_set_by(focal_ctx *ctx, const char *option, const char *assignment,
+                             foci_run *run)
 {
     const foci_text setting = foci_text_of(assignment);
-    const place at = {.ctx = ctx, .status = FOCAL_EINVAL, .text = "--set"};
+    place at = {.ctx = ctx, .status = FOCAL_EINVAL};
     int key = 0;
+    (void)snprintf(at.text, sizeof at.text, "%s", option);
     if (!foci_line_is_plain(setting))
-        return foci_fail(ctx, FOCAL_EINVAL, "--set: not plain UTF-8 text");
+        return foci_fail(ctx, FOCAL_EINVAL, "%s: not plain UTF-8 text", option);
     return read_setting(&at, setting, run, &key);
+}
+
+focal_status foci_run_set(focal_ctx *ctx, const char *assignment, foci_run *run)
+{
+    return foci_run_set_by(ctx, "--set", assignment, run);
 }
 
 void foci_run_init(foci_run *run)

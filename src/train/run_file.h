@@ -178,6 +178,9 @@ focal_status foci_run_parse(focal_ctx *ctx, const char *path, foci_text text, fo
 /* `key=value`, as behind --set: over what the file said, and over an earlier --set. FOCAL_EINVAL on
  * anything wrong. */
 focal_status foci_run_set(focal_ctx *ctx, const char *assignment, foci_run *run);
+/* The same behind another option, which messages then name. */
+focal_status foci_run_set_by(focal_ctx *ctx, const char *option, const char *assignment,
+                             foci_run *run);
 
 /* Checks what several keys say together and fills in what follows from others: see
  * docs/TRAINING.md. To be called once all is read; again it changes nothing. FOCAL_EINVAL. */

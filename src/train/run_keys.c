@@ -61,7 +61,7 @@ const foci_run_key foci_run_keys[FOCI_RUN_KEYS] = {
     INT("model.vocabulary", model.vocabulary, 0, 1 << 22, "16384",
         "ids of the vocabulary; 0: those of the shards"),
     BOOL("model.tied", model.tied, "true", "whether the head is the embedding"),
-    REAL("model.rope_base", model.rope_base, 1, 1e9, "10000", "base of the rotation's frequencies"),
+    REAL("model.rope_base", model.rope_base, 2, 1e9, "10000", "base of the rotation's frequencies"),
     CHOICE("model.qk_norm", model.qk_norm, "plain|gain|none", "plain",
            "norm of queries and keys: without gain, so that a temperature binds; with one; none "
            "(gpt2's default)"),

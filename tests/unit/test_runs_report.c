@@ -410,6 +410,7 @@ static void bad_calls_are_refused(void **state)
     assert_non_null(strstr(focal_ctx_error(*state), "no run is what --baseline asks for"));
     baseline = "temprature.value=3";
     assert_status(*state, focal_report_runs(*state, NULL, &args), FOCAL_EINVAL);
+    assert_non_null(strstr(focal_ctx_error(*state), "--baseline: there is no key"));
     args.baseline_count = 0;
     char path[2 * RUN_FOLDER_PATH];
     (void)snprintf(path, sizeof path, "%s/no/such.html", root);
