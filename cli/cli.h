@@ -49,6 +49,9 @@ int cli_train(int argc, char **argv);
 int cli_run_verb(const char *program, const char *about, const cli_verb *verbs, size_t verb_count,
                  int argc, char **argv);
 
+/* Whether `focal NAME` is a command. */
+bool cli_has_verb(const char *name);
+
 /* Print "focal: <sentence>" on stderr and return the exit code of their name. */
 int cli_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 int cli_wrong(const char *format, ...) __attribute__((format(printf, 1, 2)));

@@ -24,6 +24,13 @@ static const cli_verb verbs[] = {
     {"train", "train a model, or go on with one", cli_train},
 };
 
+bool cli_has_verb(const char *name)
+{
+    for (size_t n = 0; n < CLI_COUNT(verbs); n++)
+        if (strcmp(verbs[n].name, name) == 0) return true;
+    return false;
+}
+
 /* Nothing here leaves a half-written file under its final name, so leaving at once is safe, and a
  * long kernel call need not be waited for. */
 static void on_interrupt(int number)

@@ -23,15 +23,25 @@ typedef struct sweep_options {
     bool is_dry;
 } sweep_options;
 
-static void print_command(const char *what, const focal_sweep_command *command)
+static int print_command(focal_sweep_when when, const focal_sweep_command *command)
 {
     const char *at = command->words.data;
-    printf("%s focal", what);
+    printf("%s focal", when == FOCAL_SWEEP_AFTER ? "after a run:" : "before:");
     for (int32_t n = 0; n < command->count; n++, at += strlen(at) + 1) printf(" %s", at);
     printf("\n");
+    return CLI_DONE;
 }
 
-static int print_commands(focal_ctx *ctx, focal_sweep *sweep, focal_sweep_when when)
+/* A command that focal does not have is said before hours of runs, not behind the first. */
+static int check_command(focal_sweep_when when, const focal_sweep_command *command)
+{
+    if (cli_has_verb(command->words.data)) return CLI_DONE;
+    return cli_fail("sweep: focal has no command '%.64s', which `%s` asks for", command->words.data,
+                    when == FOCAL_SWEEP_AFTER ? "after" : "prepare");
+}
+
+static int each_command(focal_ctx *ctx, focal_sweep *sweep, focal_sweep_when when,
+                        int (*visit)(focal_sweep_when when, const focal_sweep_command *command))
 {
     focal_sweep_command command = {0};
     bool is_there = true;
@@ -41,7 +51,7 @@ static int print_commands(focal_ctx *ctx, focal_sweep *sweep, focal_sweep_when w
         if (status != FOCAL_OK)
             code = cli_fail_ctx(ctx, status);
         else if (is_there)
-            print_command(when == FOCAL_SWEEP_AFTER ? "after a run:" : "before:", &command);
+            code = visit(when, &command);
     }
     focal_buffer_free(ctx, &command.words);
     return code;
@@ -53,7 +63,7 @@ static int print_plan(focal_ctx *ctx, focal_sweep *sweep)
     const int32_t count = focal_sweep_run_count(sweep);
     int64_t tokens = 0;
     bool is_known = true;
-    int code = print_commands(ctx, sweep, FOCAL_SWEEP_PREPARE);
+    int code = each_command(ctx, sweep, FOCAL_SWEEP_PREPARE, print_command);
     for (int32_t n = 0; code == CLI_DONE && n < count; n++) {
         focal_sweep_run run;
         const focal_status status = focal_sweep_run_at(sweep, n, &run);
@@ -64,7 +74,7 @@ static int print_plan(focal_ctx *ctx, focal_sweep *sweep)
         tokens += run.tokens;
         is_known &= run.tokens > 0;
     }
-    if (code == CLI_DONE) code = print_commands(ctx, sweep, FOCAL_SWEEP_AFTER);
+    if (code == CLI_DONE) code = each_command(ctx, sweep, FOCAL_SWEEP_AFTER, print_command);
     if (code == CLI_DONE)
         printf("%d runs, %s%.2f M tokens\n", count, is_known ? "" : "more than ",
                1e-6 * (double)tokens);
@@ -146,7 +156,10 @@ static int plan(focal_ctx *ctx, focal_sweep *sweep, const sweep_options *o)
         if (focal_sweep_give(sweep, o->inputs.items[n]) != FOCAL_OK)
             return cli_wrong("%s", focal_ctx_error(ctx));
     const focal_status status = focal_sweep_plan(sweep, o->out ? o->out : "OUT");
-    return status == FOCAL_OK ? CLI_DONE : cli_fail_ctx(ctx, status);
+    if (status != FOCAL_OK) return cli_fail_ctx(ctx, status);
+    const int code = each_command(ctx, sweep, FOCAL_SWEEP_PREPARE, check_command);
+    if (code != CLI_DONE) return code;
+    return each_command(ctx, sweep, FOCAL_SWEEP_AFTER, check_command);
 }
 
 /* Commands that lack an input are none that could be compared. */
