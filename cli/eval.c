@@ -94,6 +94,7 @@ static int run_ppl(focal_ctx *ctx, focal_model *model, const ppl_options *o)
     size_t bytes = 0;
     char *text = cli_read_text(o->file, CLI_TEXT_BYTES, &bytes);
     if (!text) return CLI_FAILED;
+    cli_warn_context(model, o->context);
     const focal_tokenizer *tokenizer = focal_model_tokenizer(model);
     focal_ids ids = {0};
     ppl_report report = {.options = o};

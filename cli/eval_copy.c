@@ -93,6 +93,10 @@ static int measure(focal_ctx *ctx, focal_model *model, const copy_options *o,
     const focal_special_ids special = focal_tokenizer_special(focal_model_tokenizer(model));
     const focal_cache_options cache = cli_cache_options(&o->model);
     output_table table = {.is_json = o->is_json};
+    int64_t longest = 0;
+    for (int32_t n = 0; n < o->lengths.count; n++)
+        if (o->lengths.items[n] > longest) longest = o->lengths.items[n];
+    cli_warn_context(model, longest);
     for (int32_t n = 0; n < o->lengths.count; n++) {
         focal_copy_plan plan = plan_of(o, texts);
         plan.length = (int32_t)o->lengths.items[n];
@@ -184,7 +188,8 @@ static int run(const copy_options *o)
 static int check_output(const copy_options *o)
 {
     static const char what[] = "eval copy: --write";
-    int code = overwrite_check(what, o->write, &o->model.name, 1);
+    const char *const others[] = {o->model.name, o->model.adapter.path};
+    int code = overwrite_check(what, o->write, others, CLI_COUNT(others));
     if (code == CLI_DONE) code = overwrite_check(what, o->write, o->files.items, o->files.count);
     if (code == CLI_DONE) code = overwrite_check(what, o->write, o->more.items, o->more.count);
     return code;
@@ -200,7 +205,6 @@ int cli_eval_copy(int argc, char **argv)
 {
     copy_options o = {.lengths = {{512, 1024, 2048}, 3},
                       .passage = 64,
-                      .count = 32,
                       .seed = 1,
                       .documents = 10000};
     const cli_option options[] = {
@@ -213,7 +217,7 @@ int cli_eval_copy(int argc, char **argv)
          1 << 27, NULL, NULL},
         {"scored", 0, CLI_INT, &o.scored, "N",
          "the last so many tokens of the passage; default: 7/8", 1, 1 << 26, NULL, NULL},
-        {"count", 0, CLI_INT, &o.count, "N", "sequences of each length [32]", 1, 1e9, NULL, NULL},
+        {"count", 0, CLI_INT, &o.count, "N", "sequences of each length [32; with even places at most 5 a text]", 1, 1e9, NULL, NULL},
         {"places", 0, CLI_CHOICE, &o.places, "random|even",
          "where passages come from: by the seed, or at fixed shares of each text", 0, 0,
          "random|even", NULL},

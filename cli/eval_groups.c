@@ -183,8 +183,11 @@ static int run(const groups_options *o)
 static int check_output(const groups_options *o)
 {
     static const char what[] = "eval groups: -o";
-    const int code = overwrite_check(what, o->path, &o->model.name, 1);
-    return code == CLI_DONE ? overwrite_check(what, o->path, o->files.items, o->files.count) : code;
+    int code = overwrite_check(what, o->path, &o->model.name, 1);
+    if (code == CLI_DONE) code = overwrite_check(what, o->path, o->files.items, o->files.count);
+    if (code == CLI_DONE)
+        code = overwrite_check(what, o->path, o->adapters.items, o->adapters.count);
+    return code;
 }
 
 #define ABOUT                                                                                      \

@@ -84,26 +84,55 @@ static void print_result(output_table *table, const mc_options *o, const char *p
 
 /* The items of one file. */
 static int measure(focal_model *model, const mc_options *o, const focal_mc_options *shared,
-                   mc_report report, output_table *table)
+                   const focal_mc_set *set, mc_report report, output_table *table)
 {
-    focal_ctx *ctx = focal_model_ctx(model);
-    const focal_mc_source source = {.path = report.path,
-                                    .task = o->task,
-                                    .limit = o->limit,
-                                    .sample = o->sample,
-                                    .seed = (uint64_t)o->seed};
     focal_mc_options options = *shared;
-    focal_mc_set *set = NULL;
     focal_mc_result result;
     options.on_item = on_item;
     options.user = &report;
-    focal_status status = focal_mc_open(ctx, &source, &set);
-    if (status == FOCAL_OK) status = focal_mc(model, set, &options, &result);
+    const focal_status status = focal_mc(model, set, &options, &result);
     cli_progress("%s", "");
-    focal_mc_close(set);
-    if (status != FOCAL_OK) return cli_fail_ctx(ctx, status);
+    if (status != FOCAL_OK) return cli_fail_ctx(focal_model_ctx(model), status);
     if (report.code == CLI_DONE) print_result(table, o, report.path, &result);
     return report.code;
+}
+
+static int32_t file_count(const mc_options *o)
+{
+    return o->files.count + o->more.count;
+}
+
+static const char *file_at(const mc_options *o, int32_t n)
+{
+    return n < o->files.count ? o->files.items[n] : o->more.items[n - o->files.count];
+}
+
+/* Every file, before the first item is asked. */
+static int open_sets(focal_ctx *ctx, const mc_options *o, focal_mc_set **sets)
+{
+    for (int32_t n = 0; n < file_count(o); n++) {
+        const focal_mc_source source = {.path = file_at(o, n),
+                                        .task = o->task,
+                                        .limit = o->limit,
+                                        .sample = o->sample,
+                                        .seed = (uint64_t)o->seed};
+        const focal_status status = focal_mc_open(ctx, &source, &sets[n]);
+        if (status != FOCAL_OK) return cli_fail_ctx(ctx, status);
+    }
+    return CLI_DONE;
+}
+
+static int measure_sets(focal_model *model, const mc_options *o, const focal_mc_options *options,
+                        focal_mc_set *const *sets)
+{
+    output_table table = {.is_json = o->is_json};
+    documents_file list = {0};
+    int code = o->per_item ? documents_open(&list, o->per_item) : CLI_DONE;
+    for (int32_t n = 0; code == CLI_DONE && n < file_count(o); n++) {
+        const mc_report report = {.path = file_at(o, n), .list = o->per_item ? &list : NULL};
+        code = measure(model, o, options, sets[n], report, &table);
+    }
+    return documents_close(&list, code);
 }
 
 static int measure_all(focal_model *model, const mc_options *o, const char *prefix,
@@ -117,16 +146,13 @@ static int measure_all(focal_model *model, const mc_options *o, const char *pref
                                       .batch = (int32_t)o->batch,
                                       .joins_bare = o->joins_bare,
                                       .cache = &cache};
-    output_table table = {.is_json = o->is_json};
-    documents_file list = {0};
-    int code = o->per_item ? documents_open(&list, o->per_item) : CLI_DONE;
-    for (int32_t n = 0; code == CLI_DONE && n < o->files.count + o->more.count; n++) {
-        const int32_t behind = n - o->files.count;
-        const mc_report report = {.path = behind < 0 ? o->files.items[n] : o->more.items[behind],
-                                  .list = o->per_item ? &list : NULL};
-        code = measure(model, o, &options, report, &table);
-    }
-    return documents_close(&list, code);
+    focal_mc_set **sets = calloc((size_t)file_count(o), sizeof(focal_mc_set *));
+    if (!sets) return cli_fail("no memory for %d files", file_count(o));
+    int code = open_sets(focal_model_ctx(model), o, sets);
+    if (code == CLI_DONE) code = measure_sets(model, o, &options, sets);
+    for (int32_t n = 0; n < file_count(o); n++) focal_mc_close(sets[n]);
+    free(sets);
+    return code;
 }
 
 static int run(const mc_options *o)
@@ -152,7 +178,7 @@ static int run(const mc_options *o)
 static int check_output(const mc_options *o)
 {
     static const char what[] = "eval mc: --per-item";
-    const char *const others[] = {o->model.name, o->prefix};
+    const char *const others[] = {o->model.name, o->model.adapter.path, o->prefix};
     int code = overwrite_check(what, o->per_item, others, CLI_COUNT(others));
     if (code == CLI_DONE) code = overwrite_check(what, o->per_item, o->files.items, o->files.count);
     if (code == CLI_DONE) code = overwrite_check(what, o->per_item, o->more.items, o->more.count);

@@ -1,9 +1,11 @@
 /* focal fit: groups, or LoRA beside which they are measured, for a model that stays as it is. It is
  * a run of training like any other, whose settings the options here name, on texts that the model's
  * own tokenizer makes into tokens. */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "fit_method.h"
 #include "focal/corpus.h"
@@ -15,8 +17,6 @@
 #include "train.h"
 
 enum { SENTENCE_BYTES = 256 };
-
-enum { METHOD_NONE = 2, METHOD_RANDOM };
 
 /* What the command line says. */
 typedef struct fit_request {
@@ -51,7 +51,7 @@ static int check_use(const fit_request *f, const focal_run *run)
 {
     static const char shards[] = "data.shards";
     const train_request *r = &f->train;
-    char learn[FOCAL_RUN_VALUE] = "", method[FOCAL_RUN_VALUE] = "";
+    char learn[FOCAL_RUN_VALUE] = "", method[FOCAL_RUN_VALUE] = "", top[FOCAL_RUN_VALUE] = "";
     if (focal_run_get(run, "learn", learn) != FOCAL_OK || strcmp(learn, "groups") != 0)
         return cli_wrong("fit: learn is %s: the model of a fit stays as it is; focal train "
                          "changes it",
@@ -59,12 +59,25 @@ static int check_use(const fit_request *f, const focal_run *run)
     for (int32_t n = 0; n < r->sets.count && r->texts.count > 0; n++)
         if (strncmp(r->sets.items[n], shards, sizeof shards - 1) == 0)
             return cli_wrong("fit: --set %s does nothing beside texts", r->sets.items[n]);
-    if (focal_run_get(run, "groups.method", method) != FOCAL_OK) return CLI_DONE;
-    int code = fit_method_check_all(method, &f->settings);
+    if (focal_run_get(run, "groups.method", method) != FOCAL_OK ||
+        focal_run_get(run, "groups.top", top) != FOCAL_OK)
+        return CLI_DONE;
+    int code = fit_method_check_all(method, strcmp(top, "0") == 0, &f->settings);
     if (code == CLI_DONE && f->is_paper) code = fit_method_check(method, "paper");
     if (code == CLI_DONE && r->minutes > 0.0) code = fit_method_check(method, "minutes");
     if (code == CLI_DONE && f->reads_special) code = fit_method_check(method, "special");
     return code;
+}
+
+/* Some controls look at no text; a run file may name shards. */
+static int check_texts(const fit_request *f, const focal_run *run)
+{
+    char method[FOCAL_RUN_VALUE] = "";
+    (void)focal_run_get(run, "groups.method", method);
+    if (f->train.texts.count > 0 || f->run_file || strcmp(method, "none") == 0 ||
+        strcmp(method, "random") == 0)
+        return CLI_DONE;
+    return cli_wrong("fit: texts to fit groups on; see focal fit --help");
 }
 
 /* All settings but the shards: the run file's, then the paper's, then options, then --set. */
@@ -80,6 +93,7 @@ static int make_settings(focal_ctx *ctx, const fit_request *f, focal_run *run)
     if (code == CLI_DONE) code = train_set_minutes(ctx, run, f->train.minutes);
     if (code == CLI_DONE) code = train_set_all(ctx, run, &f->train);
     if (code == CLI_DONE) code = check_use(f, run);
+    if (code == CLI_DONE) code = check_texts(f, run);
     if (code != CLI_DONE) return code;
     status = focal_run_resolve(run);
     return status == FOCAL_OK ? CLI_DONE : fit_settings_fail(&f->settings, focal_ctx_error(ctx));
@@ -191,13 +205,6 @@ static int find_run_file(fit_request *f)
     return CLI_DONE;
 }
 
-/* A control that looks at no text. */
-static bool needs_no_text(const fit_request *f)
-{
-    const fit_setting *method = &f->settings.items[0];
-    return method->is_given && (method->choice == METHOD_NONE || method->choice == METHOD_RANDOM);
-}
-
 static int start(fit_request *f)
 {
     train_request *r = &f->train;
@@ -219,6 +226,9 @@ static int start(fit_request *f)
     if (code != CLI_DONE) return code;
     if (r->texts.count == 0 && !f->run_file && !f->model)
         return cli_wrong("fit: texts, a run file, or the folder of a run; see focal fit --help");
+    if (!f->model && !f->run_file && !r->out && r->texts.count == 1 &&
+        access(r->texts.items[0], F_OK) != 0)
+        return cli_fail("%s: %s", r->texts.items[0], strerror(errno));
     if (!f->model && !f->run_file)
         return cli_wrong("fit: -m MODEL says what groups are fitted to; see focal fit --help");
     if (!r->out) return cli_wrong("fit: -o DIR says where the adapter goes; see focal fit --help");
@@ -226,8 +236,6 @@ static int start(fit_request *f)
         if (strcmp(r->texts.items[n], "-") == 0)
             return cli_wrong("fit: texts are read again when a fit goes on, so standard input "
                              "cannot be one");
-    if (r->texts.count == 0 && !f->run_file && !needs_no_text(f))
-        return cli_wrong("fit: texts to fit groups on; see focal fit --help");
     if (r->texts.count == 0 && f->reads_special)
         return cli_wrong("fit: --special does nothing without texts");
     return fit(f);

@@ -10,11 +10,11 @@
 static const struct {
     const char *option, *methods;
 } uses[] = {{"groups", WITH_GROUPS},
-            {"fit-top", WITH_GROUPS},
-            {"top", WITH_GROUPS "|temperature|none"}, /* 0 is window and sinks alone */
+            {"fit-top", WITH_ROUTERS},
+            {"top", WITH_GROUPS "|temperature"}, /* 0 is window and sinks alone */
             {"scope", WITH_GROUPS},
             {"mode", WITH_GROUPS},
-            {"gate", WITH_ROUTERS},
+            {"gate", "focus"},
             {"balance", WITH_ROUTERS},
             {"init", WITH_ROUTERS},
             {"paper", WITH_ROUTERS},
@@ -26,6 +26,9 @@ static const struct {
             {"steps", THAT_LEARN},
             {"minutes", THAT_LEARN},
             {"lr", THAT_LEARN},
+            {"length", THAT_LEARN "|start"},
+            {"batch", THAT_LEARN "|start"},
+            {"repeat", THAT_LEARN "|start"},
             {"special", THAT_LEARN "|start"}}; /* whose routers begin with the text */
 
 static bool is_listed(const char *list, const char *word)
@@ -44,10 +47,24 @@ int fit_method_check(const char *method, const char *option)
     return CLI_DONE;
 }
 
-int fit_method_check_all(const char *method, const fit_settings *settings)
+/* Temperatures alone see all keys; with --top 0 only those of a window and sinks, in some layers.
+ */
+static int check_near(const char *option)
 {
+    static const char near[] = "top|window|sinks|layers";
+    if (!is_listed(near, option)) return CLI_DONE;
+    return cli_wrong("fit: --%s does nothing with --method temperature, but for --top 0", option);
+}
+
+int fit_method_check_all(const char *method, bool is_near, const fit_settings *settings)
+{
+    const bool sees_all = strcmp(method, "temperature") == 0 && !is_near;
     int code = CLI_DONE;
-    for (int32_t n = 0; n < settings->count && code == CLI_DONE; n++)
-        if (settings->items[n].is_given) code = fit_method_check(method, settings->items[n].option);
+    for (int32_t n = 0; n < settings->count && code == CLI_DONE; n++) {
+        const char *option = settings->items[n].option;
+        if (!settings->items[n].is_given) continue;
+        code = fit_method_check(method, option);
+        if (code == CLI_DONE && sees_all) code = check_near(option);
+    }
     return code;
 }

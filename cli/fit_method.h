@@ -7,8 +7,8 @@
 #define FIT_METHODS "focus|temperature|none|random|start|lora|scale"
 
 /* cli_wrong() where the option (without its dashes) does nothing with the method, else CLI_DONE;
- * the same for all settings that were given. */
+ * the same for all settings that were given. is_near: groups.top is 0, no distant key is seen. */
 int fit_method_check(const char *method, const char *option);
-int fit_method_check_all(const char *method, const fit_settings *settings);
+int fit_method_check_all(const char *method, bool is_near, const fit_settings *settings);
 
 #endif /* CLI_FIT_METHOD_H */

@@ -130,8 +130,8 @@ void cli_warn_context(const focal_model *model, int64_t context)
     const int32_t made_for = focal_model_describe(model).context;
     if (context > made_for)
         (void)fprintf(stderr,
-                      "focal: a context of %lld tokens, the model was made for %d: what it writes "
-                      "beyond may make no sense\n",
+                      "focal: a context of %lld tokens, the model was made for %d: what it makes "
+                      "of more may be no sense\n",
                       (long long)context, made_for);
 }
 

@@ -38,12 +38,14 @@ static void show_step(void *user, const focal_train_step *step)
         (void)fprintf(stderr, "%s\n", line);
 }
 
-static void show_validation(void *user, int64_t step, double loss)
+static void show_validation(void *user, const focal_train_validation *found)
 {
     const display *d = user;
     if (d->is_quiet) return;
     cli_progress("%s", "");
-    (void)fprintf(stderr, "step %lld  validation %.4f\n", (long long)step, loss);
+    (void)fprintf(stderr, "step %lld  validation %.4f", (long long)found->step, found->loss);
+    if (found->has_kl) (void)fprintf(stderr, "  kl %.4f", found->kl);
+    (void)fprintf(stderr, "\n");
 }
 
 /* One line that commands no terminal: a model that has learned little writes any byte. */
@@ -223,7 +225,7 @@ static void print_end(const focal_run *run, const train_request *request,
         printf("\n");
     }
     if (is_fit(run)) {
-        print_adapter(run, out);
+        if (has_file(out, "adapter_config.json")) print_adapter(run, out);
         return;
     }
     if (has_file(out, "model/tokenizer.json"))

@@ -78,7 +78,7 @@ FOCAL_API focal_status focal_copy_sequence(focal_ctx *ctx, const focal_copy_plan
 
 /* How a measure reads; all zero is the default. */
 typedef struct focal_measure_options {
-    int64_t count;                    /* sequences; 0: 32 */
+    int64_t count;                    /* sequences; 0: 32, or all that even places have */
     int32_t batch;                    /* tokens a pass; 0: 1024 */
     const focal_cache_options *cache; /* NULL: the default */
     /* After each sequence, with the share of right choices so far; false ends early. May be NULL.

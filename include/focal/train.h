@@ -59,11 +59,19 @@ typedef struct focal_train_step {
 enum { FOCAL_TRAIN_LINE = 256 };
 FOCAL_API void focal_train_line(const focal_train_step *step, char out[FOCAL_TRAIN_LINE]);
 
+/* What a validation found. */
+typedef struct focal_train_validation {
+    int64_t step;
+    double loss; /* mean over the targets, in nats */
+    bool has_kl; /* the next is a number */
+    double kl;   /* mean divergence from the model without groups, in nats */
+} focal_train_validation;
+
 /* What is told on the way; each may be NULL. */
 typedef struct focal_train_watch {
     void *user;
     void (*on_step)(void *user, const focal_train_step *step);
-    void (*on_validation)(void *user, int64_t step, double loss);
+    void (*on_validation)(void *user, const focal_train_validation *validation);
     void (*on_sample)(void *user, int64_t step, const char *text); /* UTF-8 */
     void (*on_note)(void *user, const char *sentence);             /* "resumed at step 200" */
     void (*on_warning)(void *user, const char *sentence); /* what is wrong and does not end the run:

@@ -25,10 +25,15 @@ static focal_status resolve(focal_ctx *ctx, const focal_copy_plan *plan, shape *
     const int64_t between = (int64_t)length - 2 * (int64_t)passage - begin_count;
     if (passage < 2 || between < 0)
         return foci_fail(ctx, FOCAL_EINVAL,
-                         "copy: a passage of %d tokens (at least 2) twice in a length of %d",
-                         passage, length);
+                         "copy: a passage of %d tokens (at least 2) twice in a length of %d%s",
+                         passage, length, begin_count > 0 ? ", of which the first is the model's "
+                                                            "beginning of a text" : "");
     if (!plan->texts || plan->text_count < 1)
         return foci_fail(ctx, FOCAL_EINVAL, "copy: no text to take passages from");
+    if (plan->has_even_places && plan->text_count < 2)
+        return foci_fail(ctx, FOCAL_EINVAL,
+                         "copy: even places take passages and what is between them from different "
+                         "texts: two at least");
     const int64_t need = passage + between + (plan->has_even_places ? EVEN_BETWEEN_REST : 0);
     for (int32_t n = 0; n < plan->text_count; n++)
         if (plan->texts[n].count < need || plan->texts[n].count > INT32_MAX)
@@ -86,13 +91,18 @@ static places random_places(const focal_copy_plan *plan, const shape *s, int64_t
     return p;
 }
 
+/* Sequences that a plan has. */
+static int64_t sequences_of(const focal_copy_plan *plan)
+{
+    return plan->has_even_places ? EVEN_ROUNDS * (int64_t)plan->text_count : INT32_MAX;
+}
+
 focal_status focal_copy_sequence(focal_ctx *ctx, const focal_copy_plan *plan, int64_t n,
                                  int32_t *ids)
 {
     shape s;
     FOCAL_TRY(resolve(ctx, plan, &s));
-    const int64_t most =
-        plan->has_even_places ? EVEN_ROUNDS * (int64_t)plan->text_count : INT32_MAX;
+    const int64_t most = sequences_of(plan);
     if (n < 0 || n >= most)
         return foci_fail(ctx, FOCAL_EINVAL,
                          "copy: sequence %lld, %lld texts have the places of %lld",
@@ -164,8 +174,9 @@ focal_status focal_copy(focal_model *model, const focal_copy_plan *plan, int32_t
     copy_run r = {.ctx = focal_model_ctx(model), .plan = plan, .scorer = {.model = model}};
     *result = (focal_copy_result){0};
     r.options = options ? options : &defaults;
-    r.count = r.options->count == 0 ? DEFAULT_COUNT : r.options->count;
     FOCAL_TRY(resolve(r.ctx, plan, &r.shape));
+    const int64_t most = sequences_of(plan);
+    r.count = r.options->count == 0 ? foci_min64(DEFAULT_COUNT, most) : r.options->count;
     const int32_t passage = r.shape.passage;
     r.scored = scored == 0 ? passage - (int32_t)foci_max64(passage / 8, 1) : scored;
     if (r.scored < 1 || r.scored >= passage || r.count < 1)
@@ -174,6 +185,9 @@ focal_status focal_copy(focal_model *model, const focal_copy_plan *plan, int32_t
             "copy: %lld sequences (at least 1), %d ids scored of a passage of %d (1 to "
             "one less)",
             (long long)r.count, r.scored, passage);
+    if (r.count > most)
+        return foci_fail(r.ctx, FOCAL_EINVAL, "copy: %lld sequences, %d texts have the places of %lld",
+                         (long long)r.count, plan->text_count, (long long)most);
     const focal_status status = run(&r);
     foci_scorer_close(&r.scorer);
     foci_free(r.ctx, r.ids);

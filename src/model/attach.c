@@ -67,6 +67,21 @@ static focal_status choose_run(const focal_model *model, const focal_adapter *ad
     return FOCAL_OK;
 }
 
+/* What would be asked for and do nothing. */
+static focal_status check_parts(const focal_model *model, const focal_adapter *adapter,
+                                const focal_attach_options *o, bool has_layers)
+{
+    const bool sees_all = !has_layers || o->has_no_groups;
+    if (o->has_no_groups && !adapter->groups->shape.has_temperatures)
+        return foci_fail(model->ctx, FOCAL_EINVAL, "%s: the adapter has no temperatures",
+                         adapter->path);
+    if (sees_all && (o->top != 0 || o->has_no_distant || o->has_window || o->has_sinks))
+        return foci_fail(model->ctx, FOCAL_EINVAL,
+                         "%s: temperatures alone see all keys: they take no top, window or sinks",
+                         adapter->path);
+    return FOCAL_OK;
+}
+
 static void detach(focal_model *model)
 {
     foci_free(model->ctx, model->adapter_temperatures);
@@ -139,8 +154,9 @@ static focal_status attach_groups(focal_model *model, const focal_adapter *adapt
     foci_temperature *temperatures = NULL;
     bool has_layers = false;
     FOCAL_TRY(check_base(model, adapter));
-    FOCAL_TRY(choose_run(model, adapter, &o, &run));
     for (int32_t n = 0; n < model->config.L; n++) has_layers |= adapter->groups->shape.layers[n];
+    FOCAL_TRY(check_parts(model, adapter, &o, has_layers));
+    FOCAL_TRY(choose_run(model, adapter, &o, &run));
     if (adapter->groups->shape.has_temperatures && !o.has_no_temperatures)
         FOCAL_TRY(new_temperatures(model, adapter, &temperatures));
     detach(model);

@@ -78,17 +78,13 @@ static focal_status fail_missing(const found *f, int32_t layer, foci_linear_plac
                      name);
 }
 
-/* Whether a layer must have an addition at a place: the configuration says it, or another layer
- * has it. */
+/* Whether a layer must have an addition at a place: the configuration lists it. */
 static bool is_due(const found *f, int32_t layer, foci_linear_place place)
 {
     const foci_lora_config *c = f->config;
-    if (!c->has_targets || !c->targets[f->adapter->names][place]) return false;
     if (!foci_lora_part(f->adapter->names, place)) return false;
     if (c->has_layers && !c->layers[layer]) return false;
-    for (int32_t n = 0; n < f->L; n++)
-        if (f->sizes[n][place].N > 0 || f->sizes[n][place].K > 0) return true;
-    return false;
+    return c->has_targets && c->targets[f->adapter->names][place];
 }
 
 static focal_status check_whole(const found *f)

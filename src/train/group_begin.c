@@ -30,6 +30,9 @@ typedef struct beginning {
     int32_t distance; /* the longest of the pass */
     int32_t last;     /* layer that has a router */
     bool is_done;     /* and it has its numbers */
+    bool (*must_stop)(void *user);
+    void *user;
+    bool is_stopped;
 } beginning;
 
 /* ---- The model's own heads ---- */
@@ -273,6 +276,8 @@ static focal_status begin_layer(void *arg, int32_t layer, const foci_observed *s
     beginning *b = arg;
     focal_status status = FOCAL_OK;
     if (!b->groups->shape.layers[layer]) return FOCAL_OK;
+    b->is_stopped = b->must_stop && b->must_stop(b->user);
+    if (b->is_stopped) return FOCAL_EUNSUPPORTED; /* ends the pass */
     if (is_random(b->run)) {
         status = begin_with_chance(b, layer, seen);
     } else {
@@ -285,31 +290,24 @@ static focal_status begin_layer(void *arg, int32_t layer, const foci_observed *s
     return b->is_done ? FOCAL_EUNSUPPORTED : status; /* ends the pass: nobody reads the rest */
 }
 
-static focal_status check_width(const foci_start *start, const foci_run *run)
-{
-    const foci_groups_shape *s = &start->groups->shape;
-    const int64_t most = (int64_t)s->G / s->routers * start->trainable->model->config.D;
-    if (s->R <= most || is_random(run)) return FOCAL_OK;
-    return foci_fail(start->ctx, FOCAL_EINVAL,
-                     "run: groups.width is %d, the heads of this model give a router %lld at most",
-                     s->R, (long long)most);
-}
-
-focal_status foci_group_begin(const foci_start *start, const foci_run *run, const foci_order *order)
+focal_status foci_group_begin(const foci_start *start, const foci_run *run, const foci_order *order,
+                              bool (*must_stop)(void *user), void *user, bool *is_stopped)
 {
     foci_groups *groups = start->groups;
     beginning b = {.ctx = start->ctx,
                    .run = run,
                    .model = start->trainable->model,
                    .groups = groups,
-                   .distance = order->length - 1};
+                   .distance = order->length - 1,
+                   .must_stop = must_stop,
+                   .user = user};
     const foci_backward_options options = {
         .is_loss_only = true, .is_untouched = true, .observe = begin_layer, .observe_arg = &b};
+    *is_stopped = false;
     for (int32_t n = 0; n < groups->shape.L; n++)
         if (groups->shape.layers[n]) b.last = n;
     memset(groups->numbers, 0, (size_t)groups->number_count * sizeof *groups->numbers);
     if (!foci_run_has_routers(run) || !foci_run_has_data(run)) return FOCAL_OK;
-    FOCAL_TRY(check_width(start, run));
     const int64_t windows =
         foci_min64(order->window_count, foci_max64(BEGIN_TOKENS / order->length, 1));
     foci_feed feed;
@@ -319,7 +317,8 @@ focal_status foci_group_begin(const foci_start *start, const foci_run *run, cons
     const foci_batch batch =
         status == FOCAL_OK ? foci_feed_pass(&feed, order, 0, (int32_t)windows) : (foci_batch){0};
     if (status == FOCAL_OK) status = foci_backward(start->trainable, &batch, &options, &loss);
-    if (b.is_done) status = FOCAL_OK;
+    if (b.is_done || b.is_stopped) status = FOCAL_OK;
+    *is_stopped = b.is_stopped;
     foci_feed_close(&feed);
     focal_ctx_trim(start->ctx); /* steps are smaller than this pass, and would keep its memory */
     return status;

@@ -10,8 +10,9 @@
 /* Sets all numbers of the start's groups: temperatures 1, the balance 0, and routers as the run
  * says, from about 16,000 tokens, the first samples of the order. Where routers do not learn the
  * balance is found as well, from those tokens. The same bits at any thread count. FOCAL_EINVAL when
- * a router is wider than the heads that it is made of, or the data is too short. */
-focal_status foci_group_begin(const foci_start *start, const foci_run *run,
-                              const foci_order *order);
+ * the data is too short. must_stop(user) (NULL: never) is asked before every layer; *is_stopped:
+ * the numbers are of no use. */
+focal_status foci_group_begin(const foci_start *start, const foci_run *run, const foci_order *order,
+                              bool (*must_stop)(void *user), void *user, bool *is_stopped);
 
 #endif /* FOCI_TRAIN_GROUP_BEGIN_H */

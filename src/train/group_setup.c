@@ -52,6 +52,18 @@ static void choose_source(const foci_run *run, foci_groups_shape *shape)
     }
 }
 
+/* Routers that begin with the model's heads are no wider than these. */
+static focal_status check_width(focal_ctx *ctx, const foci_run *run, const foci_config *c,
+                                const foci_groups_shape *shape)
+{
+    const int64_t most = (int64_t)shape->G / shape->routers * c->D;
+    const bool is_free = run->groups.init == FOCI_RUN_BEGIN_RANDOM || !foci_run_has_routers(run);
+    if (shape->R <= most || is_free) return FOCAL_OK;
+    return foci_fail(ctx, FOCAL_EINVAL,
+                     "run: groups.width is %d, the heads of this model give a router %lld at most",
+                     shape->R, (long long)most);
+}
+
 focal_status foci_group_setup(focal_ctx *ctx, const foci_run *run, const focal_model *model,
                               foci_groups **out)
 {
@@ -71,6 +83,7 @@ focal_status foci_group_setup(focal_ctx *ctx, const foci_run *run, const focal_m
     choose_source(run, &shape);
     if (shape.source != FOCI_GROUPS_NONE || foci_run_is_near(run))
         FOCAL_TRY(choose_layers(ctx, run, c, &shape));
+    FOCAL_TRY(check_width(ctx, run, c, &shape));
     FOCAL_TRY(foci_groups_new(ctx, &shape, out));
     (*out)->top = foci_run_has_routers(run) ? (int32_t)foci_min64(run->groups.top, shape.K) : 0;
     (*out)->top_fit = (int32_t)foci_min64(run->groups.top_fit, shape.K);

@@ -41,6 +41,7 @@ typedef struct session {
     foci_journal journal;
     int64_t first_step;   /* of this session */
     bool is_resumed;      /* a checkpoint was there */
+    bool is_unbegun;      /* stopped while routers began: there is nothing to keep */
     bool is_saved;        /* nothing has changed since the last checkpoint */
     double before, began; /* seconds of earlier sessions; the clock at the start */
     double flops_per_second, tokens_per_second; /* of the last steps, smoothed */
@@ -125,7 +126,10 @@ static focal_status resume(session *s)
     s->before = s->state.seconds;
     s->began = clock_now();
     if (s->is_resumed || !s->start.groups) return FOCAL_OK;
-    return foci_group_begin(&s->start, &s->run, &s->order);
+    if (foci_run_has_routers(&s->run))
+        foci_journal_note(&s->journal, "routers begin: a pass of the model, layer by layer");
+    return foci_group_begin(&s->start, &s->run, &s->order, foci_journal_must_stop, &s->journal,
+                            &s->is_unbegun);
 }
 
 static focal_status open_samples(session *s)
@@ -172,6 +176,11 @@ static void warn_of_settings(const session *s)
                           "near keys and %lld sinks: groups have nothing to learn",
                           (long long)run->data.length, (long long)run->groups.window,
                           (long long)run->groups.sinks);
+    if (s->start.model && foci_run_has_steps(run) &&
+        run->data.length > s->start.model->config.context)
+        foci_journal_warn(&s->journal,
+                          "windows of %lld tokens (data.length), the model was made for %d",
+                          (long long)run->data.length, s->start.model->config.context);
     if (!foci_run_is_causal(run))
         foci_journal_note(
             &s->journal, "not causal: Sinkhorn balances whole sequences, so losses of steps are no "
@@ -489,13 +498,18 @@ static focal_status finish(session *s)
                                       .tokens_per_second =
                                           seconds > 0.0 ? (double)s->state.tokens / seconds : 0.0};
     foci_start_ramp(&s->start, &s->run, s->state.step);
-    FOCAL_TRY(foci_write_result(&s->start, &s->run, s->state.step, &s->folder));
+    if (!s->is_unbegun)
+        FOCAL_TRY(foci_write_result(&s->start, &s->run, s->state.step, &s->folder));
     return foci_run_folder_summarise(&s->folder, &summary);
 }
 
 static focal_status run_session(session *s)
 {
     bool is_over = false;
+    if (s->is_unbegun) {
+        s->end = FOCAL_TRAIN_STOPPED;
+        return finish(s);
+    }
     if (s->is_resumed && foci_pace_is_over(&s->pace, s->state.step, s->state.seconds) &&
         !must_validate(s, true) && !must_sample(s, true) &&
         foci_run_folder_has_summary(&s->folder) && foci_has_result(&s->start, &s->folder))

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "focal/adapter.h"
 #include "model/save.h"
 #include "train/group_result.h"
 
@@ -24,11 +25,20 @@ static focal_status write_beside(const foci_start *start, const foci_run *run, i
     return status;
 }
 
+/* One whose tensors are gone or damaged is none. */
+static bool has_adapter(focal_ctx *ctx, const char *path)
+{
+    focal_adapter *adapter = NULL;
+    const focal_status status = focal_adapter_open(ctx, path, &adapter);
+    focal_adapter_close(adapter);
+    return status == FOCAL_OK;
+}
+
 bool foci_has_result(const foci_start *start, const foci_run_folder *folder)
 {
-    if (start->model) return access(folder->adapter_config, F_OK) == 0;
+    if (start->model) return has_adapter(start->ctx, folder->path);
     return access(folder->model, F_OK) == 0 &&
-           (!start->groups || access(folder->adapter, F_OK) == 0);
+           (!start->groups || has_adapter(start->ctx, folder->adapter));
 }
 
 focal_status foci_write_result(const foci_start *start, const foci_run *run, int64_t step,

@@ -87,11 +87,10 @@ static void note_step(void *user, const focal_train_step *step)
     if (w->on_step) w->on_step(w->user);
 }
 
-static void note_validation(void *user, int64_t step, double loss)
+static void note_validation(void *user, const focal_train_validation *found)
 {
     tiny_watch *w = user;
-    (void)step;
-    (void)loss;
+    (void)found;
     w->validations++;
 }
 

@@ -155,7 +155,10 @@ static void open_beginning(focal_ctx *ctx, const tiny_run *tiny, const char *mod
                             .is_shuffled = true,
                             .crosses_documents = true};
     assert_status(ctx, foci_order_check(ctx, &b->order), FOCAL_OK);
-    assert_status(ctx, foci_group_begin(&b->start, &b->run, &b->order), FOCAL_OK);
+    bool is_stopped = true;
+    assert_status(ctx, foci_group_begin(&b->start, &b->run, &b->order, NULL, NULL, &is_stopped),
+                  FOCAL_OK);
+    assert_false(is_stopped);
 }
 
 static const char *const begin_sets[] = {"learn=groups",       "data.length=64",  "groups.count=4",

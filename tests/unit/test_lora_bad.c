@@ -118,6 +118,7 @@ static void tensors_are_those_of_the_configuration(void **state)
     static const edit_case cases[] = {
         {"\"q_proj\"", "\"k_proj\"", FOCAL_EUNSUPPORTED,
          "tensor '" Q0 ".lora_A.weight' has no place: it is none of the target_modules"},
+        {"\"q_proj\"", "\"q_proj\", \"k_proj\"", FOCAL_EFORMAT, "k_proj.lora_A.weight' is missing"},
         {"\"layers_to_transform\": null", "\"layers_to_transform\": 1", FOCAL_EUNSUPPORTED,
          "tensor '" Q0 ".lora_A.weight' has no place: its layer is none of layers_to_transform"},
         {"\"layers_to_transform\": null", "\"layers_to_transform\": [0, 1, 2]", FOCAL_EFORMAT,
