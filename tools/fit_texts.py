@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes the text that a router is fitted on: several kinds, in shares, as JSON lines for
-`focal tokenize --special -o`. A router that saw one kind of text loses on the others
-(docs/MATH.md, 3.5). Short texts are joined, so that documents are longer than a training sequence.
+`focal tokenize --special -o`. Several, because routers learn to tell apart what they are shown
+(docs/MATH.md, 6.1). Short texts are joined, so that documents are longer than a training sequence.
 
 Usage: tools/fit_texts.py --books DIR --wiki FILE --stories FILE --questions FILE... --code DIR -o OUT
   --books      plain text files, a novel each

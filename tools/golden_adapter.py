@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Makes an adapter directory of a router in numpy's format (docs/MATH.md, 3.6: Wk, Wq, C, ak, aq, b
-and lt, a router for each key head). Its tensors are written by the safetensors package, so focal's
-reader is tried on a file that focal did not make.
+"""Makes an adapter directory of a router in numpy's format: Wk, Wq, ak, aq, C and b are P_k, P_q, a_k,
+a_q, E and beta of docs/MATH.md, 3.1, for each layer and key head, and lt is that of (2.4).
+Its tensors are written by the safetensors package, so focal's reader is tried on a file that focal did
+not make.
 Usage: golden_adapter.py ROUTER.npz OUT --base NAME --fingerprint HEX [--bf16] [--top K ...]
 The fingerprint is what `focal info MODEL --json` prints; needs numpy, torch and safetensors.
 "tiny" in the place of ROUTER.npz is a router for tests/golden/models/tiny.gguf whose numbers are

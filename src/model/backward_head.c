@@ -1,6 +1,6 @@
 /* The end of the forward pass and the beginning of the way back: logits, the loss and its gradient,
  * some rows at a time, so that no array has a row a token and a column an entry of the vocabulary
- * (docs/MATH.md, 3.5 and 4.4). */
+ * (docs/MATH.md, 4.4 and 6.1). */
 #include <string.h>
 
 #include "base/error.h"

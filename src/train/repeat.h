@@ -1,5 +1,5 @@
 /* Repeated passages: some sequences of a step get their beginning once more near their end, so that
- * groups learn to find what is far away and the same (docs/MATH.md, 3.5). */
+ * groups learn to find what is far away and the same (docs/MATH.md, 6.1). */
 #ifndef FOCI_TRAIN_REPEAT_H
 #define FOCI_TRAIN_REPEAT_H
 

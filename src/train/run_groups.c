@@ -1,4 +1,4 @@
-/* What the settings of groups say together: defaults where groups alone learn (docs/MATH.md, 3.5),
+/* What the settings of groups say together: defaults where groups alone learn (docs/MATH.md, 6.1),
  * and contradictions. */
 #include "train/run_groups.h"
 
@@ -54,7 +54,7 @@ static bool sees_less(const foci_run *run)
     return foci_run_has_routers(run) || foci_run_is_near(run);
 }
 
-/* What is not given is as docs/MATH.md, 3.5 has it, and not as training from nothing does. */
+/* What is not given is as docs/MATH.md, 6.1 has it, and not as training from nothing does. */
 static void take_defaults(foci_run *run)
 {
     static const struct {

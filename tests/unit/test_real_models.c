@@ -274,8 +274,8 @@ static void smollm2_has_its_perplexity(void **state)
     check_model(*state, smollm2, "smollm2.json", "wikitext2_valid", "c2048_f32");
 }
 
-/* docs/MATH.md, 3.6: what two other implementations agree on. Near ties flip, so losses with groups
- * agree less. */
+/* What two other implementations agree on, with groups as in docs/MATH.md, 3.3. Near ties flip, so
+ * losses with groups agree less. */
 typedef struct routed_loss {
     const char *name;
     focal_attach_options options;
