@@ -5,9 +5,10 @@
 
 Novels: two windows of 8,192 tokens of each file, the first from token 2,000 on, the second halfway
 to the end. Encyclopaedia: the first three windows of a text. Both as differences from the loss of
-the model without an adapter. Copying: the loss on 400 tokens that come again after 3,000 of another
-novel (`focal eval copy`). An adapter is measured as its files are, its tokens looking into the
-numbers of groups that --top says; adapters that see all keys have one row.
+the model without an adapter. Copying: the loss on the last 350 of 400 tokens that come again after
+3,000 of another novel, in 16 sequences (`focal eval copy`; docs/MATH.md, 6.2). An adapter is
+measured as its files are, its tokens looking into the numbers of groups that --top says; adapters
+that see all keys have one row.
 """
 import argparse
 import json
