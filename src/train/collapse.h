@@ -12,8 +12,8 @@ typedef struct foci_collapse {
     bool is_said;
 } foci_collapse;
 
-/* The share of keys (shared: memberships) in one group above which groups are none: a half of all
- * that it could have, and a little more where there are few groups. */
+/* The share of keys (shared: memberships) in one group above which groups are none: halfway between
+ * an even share and all that it could have. */
 double foci_collapse_limit(const foci_groups *groups);
 
 /* True once, when the loads of the last steps say so. */
