@@ -92,7 +92,7 @@ static int run_ppl(focal_ctx *ctx, focal_model *model, const ppl_options *o)
         return cli_wrong("eval ppl: --stride %lld steps over tokens: at most the window's %lld",
                          (long long)o->stride, (long long)window);
     size_t bytes = 0;
-    char *text = cli_read_text(o->file, CLI_TEXT_BYTES, &bytes);
+    char *text = cli_read_language(o->file, CLI_TEXT_BYTES, &bytes);
     if (!text) return CLI_FAILED;
     cli_warn_context(model, o->context);
     const focal_tokenizer *tokenizer = focal_model_tokenizer(model);

@@ -40,7 +40,7 @@ static int read_text(focal_ctx *ctx, const focal_tokenizer *tokenizer, const cha
                      copy_texts *texts)
 {
     size_t bytes = 0;
-    char *text = cli_read_text(path, CLI_TEXT_BYTES, &bytes);
+    char *text = cli_read_language(path, CLI_TEXT_BYTES, &bytes);
     if (!text) return CLI_FAILED;
     focal_ids *ids = &texts->ids[texts->count];
     const focal_status status = focal_tokenizer_encode(ctx, tokenizer, text, bytes, 0, ids);

@@ -164,7 +164,7 @@ static int run(const mc_options *o)
     int code = cli_open_ctx(o->threads, NULL, &ctx);
     if (code != CLI_DONE) return code;
     if (o->prefix) {
-        prefix = cli_read_text(o->prefix, CLI_PROMPT_BYTES, &prefix_bytes);
+        prefix = cli_read_language(o->prefix, CLI_PROMPT_BYTES, &prefix_bytes);
         if (!prefix) code = CLI_FAILED;
     }
     if (code == CLI_DONE) code = cli_open_model(ctx, &o->model, &model);

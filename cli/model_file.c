@@ -198,3 +198,12 @@ char *cli_read_text(const char *path, size_t limit, size_t *bytes)
     (void)fclose(file);
     return text;
 }
+
+char *cli_read_language(const char *path, size_t limit, size_t *bytes)
+{
+    char *text = cli_read_text(path, limit, bytes);
+    if (!text || !memchr(text, '\0', *bytes)) return text;
+    (void)cli_fail("%s: has a NUL byte, so it is no text", path);
+    free(text);
+    return NULL;
+}

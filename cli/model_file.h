@@ -68,5 +68,7 @@ enum { CLI_PROMPT_BYTES = 64 << 20, CLI_TEXT_BYTES = 1 << 30 };
 /* The whole of a file, or of standard input for "-", of `limit` bytes at most; NULL after saying
  * why not. free() it. */
 char *cli_read_text(const char *path, size_t limit, size_t *bytes);
+/* The same for what a model is measured on: a number about an archive or picture says nothing. */
+char *cli_read_language(const char *path, size_t limit, size_t *bytes);
 
 #endif /* CLI_MODEL_FILE_H */
