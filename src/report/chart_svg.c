@@ -126,6 +126,8 @@ static void find_x(const foci_chart *chart, scale *s)
         const double room = pow(s->x_high / s->x_low, 0.04);
         s->x_low /= room;
         s->x_high *= room;
+    } else if (chart->has_marks) { /* the last one's tag stands behind it */
+        s->x_high += 0.04 * (s->x_high - s->x_low);
     }
 }
 

@@ -123,6 +123,33 @@ static void the_page_has_what_was_measured(void **state)
     folder_remove(&f);
 }
 
+/* The number behind a text, from a place of the page on; the place moves behind it. */
+static double number_behind(const char **place, const char *text)
+{
+    const char *found = strstr(*place, text);
+    if (!found) fail_msg("the page lacks %s", text);
+    *place = found + strlen(text);
+    return strtod(*place, NULL);
+}
+
+/* The tag of the last point too, which has the edge of the picture behind it. */
+static void tags_lie_inside_the_picture(void **state)
+{
+    focal_ctx *ctx = *state;
+    const folder f = adapter_write_good(ctx, FOCAL_BF16);
+    const char *folders[] = {f.path};
+    notes n;
+    put_measure(ctx, &f);
+    char *page = page_of(ctx, folders, 1, &n);
+    const char *at = strstr(page, "<clipPath id=\"loss-clip\">");
+    assert_non_null(at);
+    const double left = number_behind(&at, "<rect x=\""), width = number_behind(&at, "width=\"");
+    for (int tag = 0; tag < 2; tag++)
+        assert_true(number_behind(&at, "class=\"tag\" x=\"") + 7.0 <= left + width);
+    free(page);
+    folder_remove(&f);
+}
+
 /* An adapter is called by what it is. */
 static void labels_say_what_is_not_as_usual(void **state)
 {
@@ -454,6 +481,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(the_page_has_what_was_measured, open_ctx, close_ctx),
+        cmocka_unit_test_setup_teardown(tags_lie_inside_the_picture, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(labels_say_what_is_not_as_usual, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(rows_have_what_an_adapter_of_its_kind_has, open_ctx,
                                         close_ctx),
