@@ -7,7 +7,8 @@
 enum {
     WIDTH = 1040,
     HEIGHT = 400,
-    LEFT = 74,
+    LEFT = 74,  /* of the plot, at least */
+    TITLE = 26, /* pixels of the y axis's title */
     TOP = 14,
     FOOT = 50,
     LABEL_STEP = 17,  /* pixels between labels */
@@ -15,8 +16,11 @@ enum {
     HOVERS = 40,      /* points of a line that tell their value */
     FAR = 60,         /* pixels from a line's end to its label, from which on no line may be seen */
     TAGGED = 4,       /* lines whose marks can have numbers beside them and still be read */
+    TICK_ROOM = 8,    /* pixels between a label of the y axis and the plot */
     TICKS = 8         /* of an axis, at most */
 };
+
+static const double CHAR_WIDTH = 7.4; /* pixels of a label's letter */
 
 /* Okabe and Ito's colours, which people with any kind of colour vision tell apart, a shade darker
  * on light ground and lighter on dark. */
@@ -42,7 +46,7 @@ const char foci_chart_style[] =
 typedef struct scale {
     double x_low, x_high, y_low, y_high;
     bool is_log;
-    int right; /* edge of the plot */
+    int left, right; /* edges of the plot */
 } scale;
 
 static double along(const scale *s, double x)
@@ -53,7 +57,7 @@ static double along(const scale *s, double x)
 static double px(const scale *s, double x)
 {
     const double low = along(s, s->x_low), high = along(s, s->x_high);
-    return LEFT + (along(s, x) - low) / (high - low) * (s->right - LEFT);
+    return s->left + (along(s, x) - low) / (high - low) * (s->right - s->left);
 }
 
 /* Far outside is as good as just outside, and keeps numbers short. */
@@ -164,18 +168,38 @@ static void find_y(const foci_chart *chart, scale *s)
     s->y_high = high + room;
 }
 
+/* The k-th label of the y axis. */
+static int name_y_tick(const foci_chart *chart, double step, int64_t k, char out[FOCI_CHART_NUMBER])
+{
+    return snprintf(out, FOCI_CHART_NUMBER, chart->has_zero && k != 0 ? "%+.*f" : "%.*f",
+                    decimals_of(step), (double)k * step);
+}
+
+/* The plot begins where title and the widest label have room before it. */
+static void find_left(const foci_chart *chart, scale *s)
+{
+    const double step = round_step(s->y_high - s->y_low, TICKS);
+    int longest = 0;
+    for (int64_t k = first_tick(s->y_low, step); (double)k * step <= s->y_high; k++) {
+        char text[FOCI_CHART_NUMBER];
+        const int chars = name_y_tick(chart, step, k, text);
+        if (chars > longest) longest = chars;
+    }
+    const int room = TITLE + (int)(CHAR_WIDTH * longest) + TICK_ROOM;
+    s->left = room > LEFT ? room : LEFT;
+}
+
 static void write_y_axis(foci_page *page, const foci_chart *chart, const scale *s)
 {
     const double step = round_step(s->y_high - s->y_low, TICKS);
-    const int decimals = decimals_of(step);
     for (int64_t k = first_tick(s->y_low, step); (double)k * step <= s->y_high; k++) {
-        const double value = (double)k * step, y = py(s, value);
+        char text[FOCI_CHART_NUMBER];
+        const double y = py(s, (double)k * step);
+        (void)name_y_tick(chart, step, k, text);
         (void)fprintf(page->file,
                       "<path class=\"grid\" d=\"M%d %.1fH%d\"/><text x=\"%d\" y=\"%.1f\" "
-                      "text-anchor=\"end\">",
-                      LEFT, y, s->right, LEFT - 8, y + 4.5);
-        (void)fprintf(page->file, chart->has_zero && k != 0 ? "%+.*f</text>\n" : "%.*f</text>\n",
-                      decimals, value);
+                      "text-anchor=\"end\">%s</text>\n",
+                      s->left, y, s->right, s->left - TICK_ROOM, y + 4.5, text);
     }
     (void)fprintf(page->file,
                   "<text transform=\"translate(15 %d)rotate(-90)\" "
@@ -217,7 +241,7 @@ static bool write_mark_ticks(foci_page *page, const foci_chart *chart, const sca
 
 static void write_x_axis(foci_page *page, const foci_chart *chart, const scale *s)
 {
-    (void)fprintf(page->file, "<path class=\"axis\" d=\"M%d %dH%d\"/>\n", LEFT, TOP + HEIGHT,
+    (void)fprintf(page->file, "<path class=\"axis\" d=\"M%d %dH%d\"/>\n", s->left, TOP + HEIGHT,
                   s->right);
     const double range = s->x_high / fmax(s->x_low, 1e-300);
     if (chart->has_marks && !chart->has_round_x && write_mark_ticks(page, chart, s)) {
@@ -238,7 +262,7 @@ static void write_x_axis(foci_page *page, const foci_chart *chart, const scale *
             write_x_tick(page, s, (double)k * step);
     }
     (void)fprintf(page->file, "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\">",
-                  (LEFT + s->right) / 2, TOP + HEIGHT + 43);
+                  (s->left + s->right) / 2, TOP + HEIGHT + 43);
     foci_page_text(page, chart->x_label);
     (void)fputs("</text>\n", page->file);
 }
@@ -389,23 +413,24 @@ void foci_svg_chart(foci_page *page, const foci_chart *chart)
         if (chars > longest) longest = chars;
         has_labels &= chart->lines[n].count > 0;
     }
-    s.right = WIDTH - 14 - (has_labels ? 18 + (int)(7.4 * longest) : 0);
+    s.right = WIDTH - 14 - (has_labels ? 18 + (int)(CHAR_WIDTH * longest) : 0);
     find_x(chart, &s);
     find_y(chart, &s);
+    find_left(chart, &s);
     begin_chart(page, chart->id, chart->title, TOP + HEIGHT + FOOT);
     write_y_axis(page, chart, &s);
     write_x_axis(page, chart, &s);
     /* A mark on the edge is shown whole. */
-    const int left = chart->has_marks ? LEFT - 6 : LEFT;
+    const int left = chart->has_marks ? s.left - 6 : s.left;
     (void)fprintf(page->file,
                   "<clipPath id=\"%s-clip\"><rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\"/>"
                   "</clipPath>\n<g clip-path=\"url(#%s-clip)\">\n",
                   chart->id, left, TOP - 5, s.right - left + 6, HEIGHT + 10, chart->id);
     if (chart->has_zero)
-        (void)fprintf(page->file, "<path class=\"axis\" d=\"M%d %.1fH%d\"/>\n", LEFT, py(&s, 0.0),
+        (void)fprintf(page->file, "<path class=\"axis\" d=\"M%d %.1fH%d\"/>\n", s.left, py(&s, 0.0),
                       s.right);
     if (chart->has_one)
-        (void)fprintf(page->file, "<path class=\"axis\" d=\"M%d %.1fH%d\"/>\n", LEFT, py(&s, 1.0),
+        (void)fprintf(page->file, "<path class=\"axis\" d=\"M%d %.1fH%d\"/>\n", s.left, py(&s, 1.0),
                       s.right);
     for (int32_t n = 0; n < chart->line_count; n++)
         if (chart->lines[n].count > 0) write_line(page, chart, &s, &chart->lines[n]);

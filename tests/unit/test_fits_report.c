@@ -150,6 +150,27 @@ static void tags_lie_inside_the_picture(void **state)
     folder_remove(&f);
 }
 
+/* Small differences have long labels, which the axis's title must not touch. */
+static void labels_of_an_axis_have_room(void **state)
+{
+    focal_ctx *ctx = *state;
+    const folder f = adapter_write_good(ctx, FOCAL_BF16);
+    const char *folders[] = {f.path};
+    notes n;
+    put_measure(ctx, &f);
+    adapter_edit(&f, "measure.json", "\"loss\":3.75", "\"loss\":3.4988");
+    adapter_edit(&f, "measure.json", "\"loss\":3.5625", "\"loss\":3.4996");
+    char *page = page_of(ctx, folders, 1, &n);
+    const char *label = strstr(page, ">-0.0012</text>");
+    assert_non_null(label);
+    while (strncmp(label, "<text x=", strlen("<text x=")) != 0) label--;
+    const double end = number_behind(&label, "<text x=\"");
+    const double begin = end - 7.0 * (double)strlen("-0.0012");
+    assert_true(begin > 20.0); /* where the title's letters end */
+    free(page);
+    folder_remove(&f);
+}
+
 /* An adapter is called by what it is. */
 static void labels_say_what_is_not_as_usual(void **state)
 {
@@ -482,6 +503,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(the_page_has_what_was_measured, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(tags_lie_inside_the_picture, open_ctx, close_ctx),
+        cmocka_unit_test_setup_teardown(labels_of_an_axis_have_room, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(labels_say_what_is_not_as_usual, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(rows_have_what_an_adapter_of_its_kind_has, open_ctx,
                                         close_ctx),
