@@ -420,12 +420,12 @@ void foci_svg_chart(foci_page *page, const foci_chart *chart)
     begin_chart(page, chart->id, chart->title, TOP + HEIGHT + FOOT);
     write_y_axis(page, chart, &s);
     write_x_axis(page, chart, &s);
-    /* A mark on the edge is shown whole. */
+    /* A mark on the side edges is shown whole; a curve's beginning may lie above or below. */
     const int left = chart->has_marks ? s.left - 6 : s.left;
     (void)fprintf(page->file,
                   "<clipPath id=\"%s-clip\"><rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\"/>"
                   "</clipPath>\n<g clip-path=\"url(#%s-clip)\">\n",
-                  chart->id, left, TOP - 5, s.right - left + 6, HEIGHT + 10, chart->id);
+                  chart->id, left, TOP, s.right - left + 6, HEIGHT, chart->id);
     if (chart->has_zero)
         (void)fprintf(page->file, "<path class=\"axis\" d=\"M%d %.1fH%d\"/>\n", s.left, py(&s, 0.0),
                       s.right);

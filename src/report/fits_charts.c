@@ -113,6 +113,10 @@ void foci_fits_speed_chart(foci_page *page, const foci_fits *fits)
     (void)fputs("</section>\n", page->file);
 }
 
+/* What skip_share does, for readers. */
+#define FIRST_STEPS                                                                                \
+    "The first 5 % of the steps set no limits: a curve may begin outside of the picture."
+
 static void write_curve(foci_page *page, const foci_fits *fits, bool is_kl)
 {
     foci_chart_line line[FOCAL_REPORT_MAX_FITS];
@@ -141,9 +145,9 @@ static void write_curve(foci_page *page, const foci_fits *fits, bool is_kl)
                   is_kl ? "Divergence from the dense model" : "The largest group");
     write_chart(page, &chart,
                 is_kl ? "Of the batches that were learned from: single batches differ by several "
-                        "times, so look at the trend."
+                        "times, so look at the trend. " FIRST_STEPS
                       : "Of all routers, the largest share of a batch's keys that is in one group; "
-                        "1 is collapse.");
+                        "1 is collapse. " FIRST_STEPS);
 }
 
 void foci_fits_curves(foci_page *page, const foci_fits *fits)

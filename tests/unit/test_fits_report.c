@@ -171,6 +171,33 @@ static void labels_of_an_axis_have_room(void **state)
     folder_remove(&f);
 }
 
+/* The first steps are far from the others: the picture is of those, and ends where its axes do. */
+static void curves_end_at_the_axes(void **state)
+{
+    focal_ctx *ctx = *state;
+    const folder f = adapter_write_good(ctx, FOCAL_BF16);
+    const char *folders[] = {f.path};
+    char log[100 * 64] = "";
+    size_t used = 0;
+    notes n;
+    for (int step = 1; step <= 100; step++)
+        used += (size_t)snprintf(log + used, sizeof log - used,
+                                 "{\"step\":%d,\"loss\":3,\"kl\":%d,\"largest_group\":%.2f}\n",
+                                 step, step < 4 ? 90 : 1 + step % 2, step < 4 ? 0.05 : 0.5);
+    put_file(&f, "log.jsonl", log);
+    char *page = page_of(ctx, folders, 1, &n);
+    const char *at = strstr(page, "<clipPath id=\"largest-clip\">");
+    assert_non_null(at);
+    const double top = number_behind(&at, "y=\""), height = number_behind(&at, "height=\"");
+    const char *axis = strstr(page, "<path class=\"axis\" d=\"M");
+    assert_non_null(axis);
+    (void)number_behind(&axis, " d=\"M");
+    assert_true(number_behind(&axis, " ") == top + height);
+    assert_has(page, "The first 5 % of the steps set no limits");
+    free(page);
+    folder_remove(&f);
+}
+
 /* An adapter is called by what it is. */
 static void labels_say_what_is_not_as_usual(void **state)
 {
@@ -504,6 +531,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(the_page_has_what_was_measured, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(tags_lie_inside_the_picture, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(labels_of_an_axis_have_room, open_ctx, close_ctx),
+        cmocka_unit_test_setup_teardown(curves_end_at_the_axes, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(labels_say_what_is_not_as_usual, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(rows_have_what_an_adapter_of_its_kind_has, open_ctx,
                                         close_ctx),
