@@ -287,11 +287,24 @@ static void write_band(foci_page *page, const scale *s, const foci_chart_line *l
     (void)fputs("Z\"/>\n", page->file);
 }
 
+bool foci_chart_has_tags(const foci_chart *chart)
+{
+    int32_t tagged = 0;
+    for (int32_t n = 0; n < chart->line_count; n++) {
+        const foci_chart_line *line = &chart->lines[n];
+        bool has_any = false;
+        for (int32_t i = 0; line->tags && i < line->count; i++) has_any |= line->tags[i] >= 0;
+        tagged += has_any;
+    }
+    return tagged > 0 && tagged <= TAGGED;
+}
+
 /* Points that tell their values when the pointer is on them. */
 static void write_points(foci_page *page, const foci_chart *chart, const scale *s,
                          const foci_chart_line *line)
 {
     const bool is_mark = chart->has_marks || line->count == 1; /* one point makes no line */
+    const bool has_tags = foci_chart_has_tags(chart);
     const int32_t step = (line->count + HOVERS - 1) / HOVERS;
     for (int32_t n = (line->count - 1) % (step > 0 ? step : 1); n < line->count; n += step) {
         char x[FOCI_CHART_NUMBER];
@@ -307,7 +320,7 @@ static void write_points(foci_page *page, const foci_chart *chart, const scale *
         if (line->low && line->high && line->high[n] > line->low[n])
             (void)fprintf(page->file, " (%.4f to %.4f)", line->low[n], line->high[n]);
         (void)fputs("</title></circle>\n", page->file);
-        if (line->tags && line->tags[n] >= 0 && chart->line_count <= TAGGED)
+        if (has_tags && line->tags && line->tags[n] >= 0)
             (void)fprintf(page->file, "<text class=\"tag\" x=\"%.1f\" y=\"%.1f\">%d</text>\n",
                           px(s, line->x[n]) + 7.0, y - 6.0, (int)line->tags[n]);
     }

@@ -39,6 +39,10 @@ typedef struct foci_chart {
     int32_t line_count;
 } foci_chart;
 
+/* Whether tags are drawn: some line has any, and they are few enough to be read. Points tell theirs
+ * to the pointer all the same. */
+bool foci_chart_has_tags(const foci_chart *chart);
+
 void foci_svg_chart(foci_page *page, const foci_chart *chart);
 
 /* A row of dots, one a value, and their mean as a bar. */

@@ -1,5 +1,6 @@
 /* What the charts of a page of adapters show. */
 #include <math.h>
+#include <stdio.h>
 
 #include "report/chart_svg.h"
 #include "report/fits_page.h"
@@ -65,9 +66,34 @@ static void write_chart(foci_page *page, const foci_chart *chart, const char *ca
     (void)fprintf(page->file, "<figcaption>%s</figcaption></figure>\n", caption);
 }
 
+static bool has_top(const lines *l)
+{
+    for (int32_t n = 0; n < l->count; n++)
+        for (int32_t i = 0; i < l->line[n].count; i++)
+            if (l->tops[n][i] >= 0) return true;
+    return false;
+}
+
+/* Of what is drawn alone: points without their numbers are not explained by them. */
+static void make_loss_caption(const foci_chart *chart, const lines *l, char *out, size_t room)
+{
+    const char *points = !has_top(l) ? ""
+                         : foci_chart_has_tags(chart)
+                             ? "A point is a number of groups that a token looks into, which "
+                               "stands beside it: 0 is window and sinks alone, all of them is "
+                               "every key. "
+                             : "A mark is a number of groups that a token looks into, from window "
+                               "and sinks alone to every key: point at it to see which. ";
+    (void)snprintf(out, room,
+                   "%sLower is better, 0 is the model as it is, in the same run. LoRA, "
+                   "temperatures alone and a scale look at every pair: they are controls.",
+                   points);
+}
+
 void foci_fits_loss_chart(foci_page *page, const foci_fits *fits)
 {
     lines l;
+    char caption[512];
     collect(&l, fits, false);
     if (l.count == 0) return;
     const foci_chart chart = {.id = "loss",
@@ -81,12 +107,8 @@ void foci_fits_loss_chart(foci_page *page, const foci_fits *fits)
                               .lines = l.line,
                               .line_count = l.count};
     (void)fputs("<section><h2>Loss against share of pairs</h2>\n", page->file);
-    write_chart(
-        page, &chart,
-        "A point is a number of groups that a token looks into: 0 is window and sinks "
-        "alone, all of them is every key. Lower is better, 0 is the model as it is, in the same "
-        "run. LoRA, temperatures "
-        "alone and a scale look at every pair: they are controls.");
+    make_loss_caption(&chart, &l, caption, sizeof caption);
+    write_chart(page, &chart, caption);
     (void)fputs("</section>\n", page->file);
 }
 

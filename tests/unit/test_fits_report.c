@@ -198,6 +198,25 @@ static void curves_end_at_the_axes(void **state)
     folder_remove(&f);
 }
 
+/* Many points have no numbers beside them, and no caption that says so. */
+static void captions_are_of_what_is_drawn(void **state)
+{
+    focal_ctx *ctx = *state;
+    const folder f = adapter_write_good(ctx, FOCAL_BF16);
+    const char *folders[] = {f.path, f.path, f.path, f.path, f.path};
+    notes n;
+    put_measure(ctx, &f);
+    for (int32_t count = 4; count <= 5; count++) {
+        char *page = page_of(ctx, folders, count, &n);
+        const bool has_tags = strstr(page, "class=\"tag\"") != NULL;
+        assert_true(has_tags == (count == 4));
+        assert_true(has_tags == (strstr(page, "which stands beside it: 0 is") != NULL));
+        assert_true(has_tags == !strstr(page, "point at it to see which"));
+        free(page);
+    }
+    folder_remove(&f);
+}
+
 /* An adapter is called by what it is. */
 static void labels_say_what_is_not_as_usual(void **state)
 {
@@ -532,6 +551,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(tags_lie_inside_the_picture, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(labels_of_an_axis_have_room, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(curves_end_at_the_axes, open_ctx, close_ctx),
+        cmocka_unit_test_setup_teardown(captions_are_of_what_is_drawn, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(labels_say_what_is_not_as_usual, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(rows_have_what_an_adapter_of_its_kind_has, open_ctx,
                                         close_ctx),
