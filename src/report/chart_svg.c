@@ -38,7 +38,7 @@ const char foci_chart_style[] =
     ".grid{stroke:var(--line);stroke-width:1;fill:none}.axis{stroke:var(--soft);stroke-width:1;"
     "fill:none}.lead{stroke:var(--c);stroke-width:1;opacity:.6;fill:none}"
     ".far{stroke-dasharray:1 5}"
-    ".hover{fill:transparent}svg .end{fill:var(--c);font-weight:500}"
+    ".key{overflow:visible}.hover{fill:transparent}svg .end{fill:var(--c);font-weight:500}"
     "svg .tag{fill:var(--c);font-size:11.5px}\n"
     "g.series:hover .line{stroke-width:3.2}g.series:hover .band{opacity:.3}\n";
 
@@ -287,6 +287,20 @@ static void write_band(foci_page *page, const scale *s, const foci_chart_line *l
     (void)fputs("Z\"/>\n", page->file);
 }
 
+/* The beginning of a mark; what ends it is the caller's. A point of a line is a circle, one alone
+ * has a shape instead of dashes. */
+static void begin_mark(foci_page *page, bool is_alone, int32_t number, double x, double y)
+{
+    static const char *const shapes[FOCI_CHART_DASHES] = {"m-4.5-4.5h9v9h-9z",
+                                                          "m0-6.2l6.2 6.2l-6.2 6.2l-6.2-6.2z",
+                                                          "m0-5.5l6 10h-12z", "m0 5.5l6-10h-12z"};
+    if (is_alone)
+        (void)fprintf(page->file, "<path class=\"mark\" d=\"M%.1f %.1f%s\"", x, y,
+                      shapes[number % FOCI_CHART_DASHES]);
+    else
+        (void)fprintf(page->file, "<circle class=\"mark\" cx=\"%.1f\" cy=\"%.1f\" r=\"4.5\"", x, y);
+}
+
 bool foci_chart_has_tags(const foci_chart *chart)
 {
     int32_t tagged = 0;
@@ -303,7 +317,8 @@ bool foci_chart_has_tags(const foci_chart *chart)
 static void write_points(foci_page *page, const foci_chart *chart, const scale *s,
                          const foci_chart_line *line)
 {
-    const bool is_mark = chart->has_marks || line->count == 1; /* one point makes no line */
+    const bool is_alone = line->count == 1; /* one point makes no line */
+    const bool is_mark = chart->has_marks || is_alone;
     const bool has_tags = foci_chart_has_tags(chart);
     const int32_t step = (line->count + HOVERS - 1) / HOVERS;
     for (int32_t n = (line->count - 1) % (step > 0 ? step : 1); n < line->count; n += step) {
@@ -311,15 +326,19 @@ static void write_points(foci_page *page, const foci_chart *chart, const scale *
         const double y = py(s, line->y[n]);
         if (!is_shown(s, line, n) || line->x[n] < s->x_low || y < TOP || y > TOP + HEIGHT) continue;
         foci_chart_count(line->x[n], x);
-        (void)fprintf(page->file, "<circle class=\"%s\" cx=\"%.1f\" cy=\"%.1f\" r=\"%s\"><title>",
-                      is_mark ? "mark" : "hover", px(s, line->x[n]), y, is_mark ? "4.5" : "7");
+        if (is_mark)
+            begin_mark(page, is_alone, line->number, px(s, line->x[n]), y);
+        else
+            (void)fprintf(page->file, "<circle class=\"hover\" cx=\"%.1f\" cy=\"%.1f\" r=\"7\"",
+                          px(s, line->x[n]), y);
+        (void)fputs("><title>", page->file);
         foci_page_text(page, line->name);
         if (line->tags && line->tags[n] >= 0)
             (void)fprintf(page->file, ", %s %d,", chart->tag, (int)line->tags[n]);
         (void)fprintf(page->file, " at %s: %.4f", x, line->y[n]);
         if (line->low && line->high && line->high[n] > line->low[n])
             (void)fprintf(page->file, " (%.4f to %.4f)", line->low[n], line->high[n]);
-        (void)fputs("</title></circle>\n", page->file);
+        (void)fprintf(page->file, "</title></%s>\n", is_alone ? "path" : "circle");
         if (has_tags && line->tags && line->tags[n] >= 0)
             (void)fprintf(page->file, "<text class=\"tag\" x=\"%.1f\" y=\"%.1f\">%d</text>\n",
                           px(s, line->x[n]) + 7.0, y - 6.0, (int)line->tags[n]);
@@ -507,12 +526,19 @@ void foci_svg_rows(foci_page *page, const char *id, const char *title, const cha
     (void)fputs("</text></svg>\n", page->file);
 }
 
-void foci_svg_legend(foci_page *page, const char *name, int32_t number)
+void foci_svg_legend(foci_page *page, const char *name, int32_t number, bool is_alone)
 {
-    (void)fprintf(page->file,
-                  "<li class=\"c%d\"><svg class=\"key\" viewBox=\"0 0 30 10\" aria-hidden=\"true\">"
-                  "<path class=\"line d%d\" d=\"M1 5H29\"/></svg>",
-                  number % FOCI_CHART_COLOURS, number % FOCI_CHART_DASHES);
+    (void)fprintf(
+        page->file,
+        "<li class=\"c%d\"><svg class=\"key\" viewBox=\"0 0 30 10\" aria-hidden=\"true\">",
+        number % FOCI_CHART_COLOURS);
+    if (is_alone) {
+        begin_mark(page, true, number, 15.0, 5.0);
+        (void)fputs("/></svg>", page->file);
+    } else {
+        (void)fprintf(page->file, "<path class=\"line d%d\" d=\"M1 5H29\"/></svg>",
+                      number % FOCI_CHART_DASHES);
+    }
     foci_page_text(page, name);
     (void)fputs("</li>\n", page->file);
 }

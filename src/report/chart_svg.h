@@ -1,6 +1,7 @@
 /* Charts of lines with bands, and of single values with their mean, as inline SVG. Colours and
  * dashes are classes c0.. and d0.. of the page's style, chosen by a line's number: two lines with
- * the same colour have other dashes. */
+ * the same colour have other dashes. A line of one point is a mark, whose shape tells it from the
+ * points of lines, and from those alone that have its colour. */
 #ifndef FOCI_REPORT_CHART_SVG_H
 #define FOCI_REPORT_CHART_SVG_H
 
@@ -56,8 +57,8 @@ typedef struct foci_chart_row {
 void foci_svg_rows(foci_page *page, const char *id, const char *title, const char *x_label,
                    const foci_chart_row *rows, int32_t row_count);
 
-/* The legend's entry of a line. */
-void foci_svg_legend(foci_page *page, const char *name, int32_t number);
+/* The legend's entry of a line, or of a point alone. */
+void foci_svg_legend(foci_page *page, const char *name, int32_t number, bool is_alone);
 
 /* 1234567 as 1.23M; below ten thousand as it is. */
 void foci_chart_count(double value, char out[FOCI_CHART_NUMBER]);

@@ -28,8 +28,25 @@ static void add_point(lines *l, int32_t at, double x, double y, int32_t top)
     l->tops[at][n] = top;
 }
 
-/* The settings of all adapters that have both numbers. Temperatures alone are no point of a curve
+/* A setting's height in a chart, NaN: it is not in it. Temperatures alone are no point of a curve
  * of groups: they stand in the table. */
+static double height_of(const foci_fit_measure *m, int32_t n, bool is_speed)
+{
+    const foci_fit_setting *s = &m->settings[n], *dense = &m->settings[0];
+    const double y = is_speed ? s->speed / dense->speed : s->loss - dense->loss;
+    const bool is_shown = s->kind != FOCI_FIT_TEMPERATURES && !isnan(s->kept) && isfinite(y);
+    return is_shown ? y : (double)NAN;
+}
+
+bool foci_fit_is_point(const foci_fit_measure *measure)
+{
+    int32_t count = 0;
+    for (int32_t n = 1; n < measure->setting_count; n++)
+        count += !isnan(height_of(measure, n, false));
+    return count == 1;
+}
+
+/* The settings of all adapters that have both numbers. */
 static void collect(lines *l, const foci_fits *fits, bool is_speed)
 {
     l->count = 0;
@@ -44,9 +61,8 @@ static void collect(lines *l, const foci_fits *fits, bool is_speed)
                                         .tags = l->tops[at]};
         for (int32_t i = 1; i < m->setting_count; i++) {
             const foci_fit_setting *s = &m->settings[i];
-            const double y =
-                is_speed ? s->speed / m->settings[0].speed : s->loss - m->settings[0].loss;
-            if (s->kind == FOCI_FIT_TEMPERATURES || isnan(s->kept) || !isfinite(y)) continue;
+            const double y = height_of(m, i, is_speed);
+            if (isnan(y)) continue;
             add_point(l, at, 100.0 * s->kept, y, s->kind == FOCI_FIT_TOP ? s->top : -1);
         }
         if (l->line[at].count > 0) l->count++;
@@ -59,7 +75,8 @@ static void write_chart(foci_page *page, const foci_chart *chart, const char *ca
     if (chart->line_count > 1) {
         (void)fputs("<ul class=\"legend\">\n", page->file);
         for (int32_t n = 0; n < chart->line_count; n++)
-            foci_svg_legend(page, chart->lines[n].name, chart->lines[n].number);
+            foci_svg_legend(page, chart->lines[n].name, chart->lines[n].number,
+                            chart->lines[n].count == 1);
         (void)fputs("</ul>\n", page->file);
     }
     foci_svg_chart(page, chart);

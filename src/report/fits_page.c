@@ -107,7 +107,7 @@ static void write_adapter_rows(foci_page *page, const foci_fits *fits, int32_t n
                   "<tbody><tr class=\"head\"><th colspan=\"%d\" scope=\"rowgroup\">"
                   "<ul class=\"legend\">\n",
                   6 + (columns ? columns->text_count : 0));
-    foci_svg_legend(page, fit->label, n);
+    foci_svg_legend(page, fit->label, n, foci_fit_is_point(m));
     put(page, "</ul><small>");
     foci_page_text(page, fit->name);
     put(page, " on ");

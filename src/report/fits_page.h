@@ -20,6 +20,9 @@ void foci_fits_loss_chart(foci_page *page, const foci_fits *fits);
 void foci_fits_speed_chart(foci_page *page, const foci_fits *fits);
 void foci_fits_curves(foci_page *page, const foci_fits *fits);
 
+/* Whether all of a measurement is one point of the chart of losses. */
+bool foci_fit_is_point(const foci_fit_measure *measure);
+
 /* The commands that make the adapters, their numbers and the page again. */
 void foci_fits_again(foci_page *page, const foci_fits *fits);
 

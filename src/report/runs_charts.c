@@ -54,7 +54,8 @@ void foci_chart_room_free(const foci_runs *runs, foci_chart_room *room)
 static void write_legend(foci_page *page, const foci_chart_line *lines, int32_t count)
 {
     (void)fputs("<ul class=\"legend\">\n", page->file);
-    for (int32_t n = 0; n < count; n++) foci_svg_legend(page, lines[n].name, lines[n].number);
+    for (int32_t n = 0; n < count; n++)
+        foci_svg_legend(page, lines[n].name, lines[n].number, lines[n].count == 1);
     (void)fputs("</ul>\n", page->file);
 }
 

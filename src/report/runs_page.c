@@ -92,7 +92,7 @@ void foci_runs_arm(foci_page *page, const foci_runs *runs, int32_t n)
     const foci_arm *arm = &runs->arms[n];
     (void)fprintf(page->file, "<tr%s><th scope=\"row\"><ul class=\"legend\">\n",
                   arm->baseline == n ? " class=\"base\"" : "");
-    foci_svg_legend(page, arm->name, n);
+    foci_svg_legend(page, arm->name, n, false);
     put(page, "</ul>");
     if (!arm->is_finished) put(page, "<small>not finished</small>");
     put(page, "</th>");

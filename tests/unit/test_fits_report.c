@@ -217,6 +217,38 @@ static void captions_are_of_what_is_drawn(void **state)
     folder_remove(&f);
 }
 
+/* What is one point is no circle of a line, nor the mark of another point of its colour. */
+static void points_alone_have_marks_of_their_own(void **state)
+{
+    focal_ctx *ctx = *state;
+    enum { COUNT = 8 }; /* the last has the colour of the first */
+    static const char square[] = "m-4.5-4.5h9v9h-9z", triangle[] = "m0 5.5l6-10h-12z";
+    const folder f = adapter_write_good(ctx, FOCAL_BF16);
+    const char *folders[COUNT];
+    notes n;
+    for (int i = 0; i < COUNT; i++) folders[i] = f.path;
+    put_measure(ctx, &f);
+    char *page = page_of(ctx, folders, COUNT, &n);
+    assert_lacks(page, square);
+    free(page);
+    adapter_edit(&f, "measure.json", "\"top\",\"top\":0", "\"temperatures\"");
+    page = page_of(ctx, folders, COUNT, &n);
+    assert_lacks(page, "<circle class=\"mark\"");
+    const char *group = strstr(page, "<g class=\"series c0\">");
+    assert_non_null(group);
+    const char *mark = strstr(group, square);
+    assert_true(mark && mark < strstr(group, "</g>"));
+    group = strstr(group + 1, "<g class=\"series c0\">");
+    assert_non_null(group);
+    mark = strstr(group, triangle);
+    assert_true(mark && mark < strstr(group, "</g>"));
+    /* in the legends too */
+    assert_lacks(page, "<path class=\"line d0\" d=\"M1 5H29\"/>");
+    assert_has(page, "<path class=\"mark\" d=\"M15.0 5.0m-4.5-4.5h9v9h-9z\"/></svg>groups");
+    free(page);
+    folder_remove(&f);
+}
+
 /* An adapter is called by what it is. */
 static void labels_say_what_is_not_as_usual(void **state)
 {
@@ -552,6 +584,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(labels_of_an_axis_have_room, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(curves_end_at_the_axes, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(captions_are_of_what_is_drawn, open_ctx, close_ctx),
+        cmocka_unit_test_setup_teardown(points_alone_have_marks_of_their_own, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(labels_say_what_is_not_as_usual, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(rows_have_what_an_adapter_of_its_kind_has, open_ctx,
                                         close_ctx),
