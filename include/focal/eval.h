@@ -289,7 +289,7 @@ FOCAL_API focal_status focal_group_eval_new(focal_model *model, const focal_adap
 FOCAL_API void focal_group_eval_free(focal_group_eval *eval); /* NULL is fine */
 /* Setting n, the dense one first; NULL behind the last. Lives as long as eval. */
 FOCAL_API const focal_group_setting *focal_group_eval_at(const focal_group_eval *eval, int32_t n);
-/* Writes all of it as JSON (docs/FORMATS.md), whole or not at all. FOCAL_EIO. */
+/* Writes all of it as JSON (docs/FORMATS.md), whole or not at all. FOCAL_EIO, FOCAL_ENOMEM. */
 FOCAL_API focal_status focal_group_eval_write(const focal_group_eval *eval, const char *path);
 
 FOCAL_END_DECLS

@@ -109,38 +109,59 @@ static void put_sizes(foci_writer *to, const focal_group_eval *e)
     foci_json_put(to, "\n  ]");
 }
 
-static void put_group(foci_writer *to, const focal_group_eval *e, const foci_typical_group *group)
+/* The text that a token adds to one that has begun: some vocabularies write a space and single
+ * bytes with signs of their own. An id that only the model has is no text. */
+static focal_status put_token(foci_writer *to, const focal_group_eval *e, int32_t id,
+                              focal_buffer *text)
+{
+    focal_text_stream stream = {.has_begun = true};
+    text->bytes = 0;
+    if (id < focal_tokenizer_size(e->tokenizer)) {
+        FOCAL_TRY(focal_text_stream_push(e->ctx, e->tokenizer, &stream, id, text));
+        FOCAL_TRY(focal_text_stream_end(e->ctx, &stream, text));
+    }
+    put_bytes(to, text->data, text->bytes);
+    return FOCAL_OK;
+}
+
+static focal_status put_group(foci_writer *to, const focal_group_eval *e,
+                              const foci_typical_group *group, focal_buffer *text)
 {
     foci_json_put(to, "[");
     for (int32_t n = 0; n < group->count; n++) {
         const foci_typical *t = &group->tokens[n];
-        const focal_token token = focal_tokenizer_token(e->tokenizer, t->id);
         foci_json_put(to, n ? ", {\"text\": " : "{\"text\": ");
-        put_bytes(to, token.bytes, token.byte_count);
+        FOCAL_TRY(put_token(to, e, t->id, text));
         put_int(to, ", \"here\": ", t->in_group);
         put_int(to, ", \"all\": ", t->in_all);
         foci_json_put(to, "}");
     }
     foci_json_put(to, "]");
+    return FOCAL_OK;
 }
 
-static void put_tokens(foci_writer *to, const focal_group_eval *e)
+static focal_status put_tokens(foci_writer *to, const focal_group_eval *e)
 {
+    focal_status status = FOCAL_OK;
+    focal_buffer text = {0};
     foci_json_put(to, ",\n  \"typical\": [");
     for (int32_t n = 0; n < e->layer_count; n++) {
         put_int(to, n ? ",\n    {\"layer\": " : "\n    {\"layer\": ", e->layers[n]);
         foci_json_put(to, ", \"router\": 0, \"groups\": [");
-        for (int32_t c = 0; c < e->K; c++) {
+        for (int32_t c = 0; c < e->K && status == FOCAL_OK; c++) {
             foci_json_put(to, c ? ",\n      " : "\n      ");
-            put_group(to, e, &e->typical[(int64_t)n * e->K + c]);
+            status = put_group(to, e, &e->typical[(int64_t)n * e->K + c], &text);
         }
         foci_json_put(to, "]}");
     }
     foci_json_put(to, "\n  ]");
+    focal_buffer_free(e->ctx, &text);
+    return status;
 }
 
 focal_status focal_group_eval_write(const focal_group_eval *e, const char *path)
 {
+    focal_status status = FOCAL_OK;
     foci_writer *to = NULL;
     FOCAL_TRY(foci_writer_open(e->ctx, path, &to));
     put_head(to, e);
@@ -149,8 +170,10 @@ focal_status focal_group_eval_write(const focal_group_eval *e, const char *path)
         put_int(to, ",\n  \"groups\": ", e->K);
         put_int(to, ",\n  \"groups_top\": ", e->settings[e->own].top);
         put_sizes(to, e);
-        if (e->tokenizer) put_tokens(to, e);
+        if (e->tokenizer) status = put_tokens(to, e);
     }
     foci_json_put(to, "\n}\n");
-    return foci_writer_commit(to);
+    if (status == FOCAL_OK) return foci_writer_commit(to);
+    foci_writer_abandon(to);
+    return status;
 }

@@ -271,6 +271,52 @@ static void the_file_reads_back(void **state)
     folder_remove(&f);
 }
 
+/* SentencePiece writes a space and single bytes with signs of its own: the file has the text. */
+static void tokens_are_written_as_their_text(void **state)
+{
+    rig r;
+    focal_group_eval *eval = NULL;
+    focal_tokenizer *llama = NULL;
+    foci_fit_measure *m = NULL;
+    size_t bytes = 0;
+    static const struct {
+        const char *piece, *text;
+    } tokens[] = {{"\xE2\x96\x81the\xE2\x96\x81", " the "},
+                  {"<0x0A>", "\n"},
+                  {"<0xE2>", "\xEF\xBF\xBD"},
+                  {"<s>", "<s>"}};
+    const folder f = folder_new();
+    open_rig(*state, adapter_path, &r);
+    assert_status(r.ctx, focal_group_eval_new(r.model, r.adapter, &r.args, &eval), FOCAL_OK);
+    assert_status(
+        r.ctx, focal_tokenizer_open(r.ctx, FOCAL_TEST_DIR "/golden/tokenizers/llama2.json", &llama),
+        FOCAL_OK);
+    eval->tokenizer = llama;
+    for (int32_t n = 0; n < eval->layer_count * eval->K; n++) eval->typical[n].count = 0;
+    foci_typical_group *group = eval->typical;
+    for (size_t n = 0; n < FOCAL_COUNT(tokens); n++) {
+        const char *piece = tokens[n].piece;
+        const int32_t id = focal_tokenizer_find(llama, piece, strlen(piece));
+        assert_true(id >= 0);
+        group->tokens[group->count++] = (foci_typical){id, 1, 1};
+    }
+    /* a model may have more rows than its tokenizer has tokens */
+    group->tokens[group->count++] = (foci_typical){focal_tokenizer_size(llama), 1, 1};
+    const char *path = folder_file(&f, "measure.json");
+    assert_status(r.ctx, focal_group_eval_write(eval, path), FOCAL_OK);
+    char *text = read_bytes(path, &bytes);
+    assert_status(r.ctx, foci_fit_measure_parse(r.ctx, text, bytes, &m), FOCAL_OK);
+    for (size_t n = 0; n < FOCAL_COUNT(tokens); n++)
+        assert_string_equal(m->typical[0].groups[0].tokens[n].text, tokens[n].text);
+    assert_string_equal(m->typical[0].groups[0].tokens[FOCAL_COUNT(tokens)].text, "");
+    foci_fit_measure_free(r.ctx, m);
+    focal_group_eval_free(eval);
+    focal_tokenizer_free(llama);
+    free(text);
+    close_rig(&r);
+    folder_remove(&f);
+}
+
 static void bad_calls_are_refused(void **state)
 {
     rig r;
@@ -333,6 +379,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(every_key_is_counted, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(typical_tokens_are_those_that_differ, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(the_file_reads_back, open_ctx, close_ctx),
+        cmocka_unit_test_setup_teardown(tokens_are_written_as_their_text, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(bad_calls_are_refused, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(without_memory_nothing_stays, open_ctx, close_ctx),
     };
