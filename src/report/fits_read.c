@@ -220,7 +220,7 @@ static focal_status read_adapter(focal_ctx *ctx, foci_fit *fit, foci_notes *note
     }
     if (status == FOCAL_OK) {
         *is_read = true;
-    } else if (status == FOCAL_EFORMAT || status == FOCAL_EIO) {
+    } else if (status == FOCAL_EFORMAT || status == FOCAL_EIO || status == FOCAL_EUNSUPPORTED) {
         foci_note(notes, "left out: %s", focal_ctx_error(ctx));
         status = FOCAL_OK;
     }

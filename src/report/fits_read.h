@@ -108,8 +108,8 @@ typedef struct foci_fit {
     foci_fit_log log;
 } foci_fit;
 
-/* What is wrong becomes a note; *out stays NULL then, if the adapter cannot be read. FOCAL_ENOMEM,
- * FOCAL_EUNSUPPORTED in a build without JSON. */
+/* What is wrong becomes a note; *out stays NULL then, if the adapter cannot be read, as none can in
+ * a build without JSON. FOCAL_ENOMEM. */
 focal_status foci_fit_read(focal_ctx *ctx, const char *path, foci_notes *notes, foci_fit **out);
 void foci_fit_free(focal_ctx *ctx, foci_fit *fit); /* NULL is fine */
 

@@ -436,6 +436,35 @@ static void measures_of_other_adapters_are_left_out(void **state)
     folder_remove(&f);
 }
 
+/* Damaged, or with a part that is not understood: the page is of the others, and says so. */
+static void adapters_that_cannot_be_read_are_left_out(void **state)
+{
+    focal_ctx *ctx = *state;
+    static const struct {
+        const char *to, *why;
+    } edits[] = {{"\"causal\": 7", "'causal'"}, {"\"causal\": true, \"novel\": 1", "'novel'"}};
+    const folder good_one = adapter_write_good(ctx, FOCAL_BF16);
+    for (size_t i = 0; i < FOCAL_COUNT(edits); i++) {
+        const folder bad = adapter_write_good(ctx, FOCAL_BF16), to = folder_new();
+        const char *folders[] = {bad.path, good_one.path};
+        const focal_report_fits_args alone = {.folders = folders, .folder_count = 1};
+        notes n;
+        adapter_edit(&bad, FOCI_ADAPTER_CONFIG, "\"causal\": true", edits[i].to);
+        char *page = page_of(ctx, folders, 2, &n);
+        assert_has(page, ">1 adapter, 0 of them measured<");
+        assert_int_equal(n.count, 2); /* why, and how to measure the other */
+        assert_true(strncmp(n.text[0], "left out: ", strlen("left out: ")) == 0);
+        assert_non_null(strstr(n.text[0], edits[i].why));
+        assert_status(ctx, focal_report_fits(ctx, folder_file(&to, "page.html"), &alone),
+                      FOCAL_EINVAL);
+        assert_non_null(strstr(focal_ctx_error(ctx), edits[i].why));
+        free(page);
+        folder_remove(&bad);
+        folder_remove(&to);
+    }
+    folder_remove(&good_one);
+}
+
 /* One page has one dense model. */
 static void adapters_of_two_models_are_refused(void **state)
 {
@@ -593,6 +622,8 @@ int main(void)
                                         close_ctx),
         cmocka_unit_test_setup_teardown(other_texts_are_noted, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(measures_of_other_adapters_are_left_out, open_ctx,
+                                        close_ctx),
+        cmocka_unit_test_setup_teardown(adapters_that_cannot_be_read_are_left_out, open_ctx,
                                         close_ctx),
         cmocka_unit_test_setup_teardown(adapters_of_two_models_are_refused, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(damaged_measures_are_left_out, open_ctx, close_ctx),
