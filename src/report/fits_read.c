@@ -84,6 +84,13 @@ static bool is_paper(const foci_fit *fit)
            strcmp(fit->gate, "paper") == 0 && strcmp(fit->objective, "lm") == 0;
 }
 
+/* What learns, and was stopped before its first step; some methods have no steps to take. */
+static bool is_untrained(const foci_fit *fit)
+{
+    return fit->steps == 0 && strcmp(fit->method, "none") != 0 &&
+           strcmp(fit->method, "random") != 0 && strcmp(fit->method, "start") != 0;
+}
+
 /* What a person calls it: what it is first, for charts cut long names; then what is not as usual.
  */
 static void make_label(foci_fit *fit)
@@ -109,7 +116,8 @@ static void make_label(foci_fit *fit)
                        : strcmp(fit->gate, "log") == 0   ? ", log gate"
                                                          : "";
     const bool is_lm = is_trained && !is_paper(fit) && strcmp(fit->objective, "lm") == 0;
-    (void)snprintf(fit->label, sizeof fit->label, "%s%s%s%s%s%s%s%s", what,
+    (void)snprintf(fit->label, sizeof fit->label, "%s%s%s%s%s%s%s%s%s",
+                   is_untrained(fit) ? "untrained " : "", what,
                    fit->is_causal ? "" : " (not causal)", size, steps,
                    !is_usual && strcmp(fit->scope, "layer") == 0 ? ", layer scope" : "",
                    !is_usual && strcmp(fit->mode, "shared") == 0 ? ", shared" : "", gate,
