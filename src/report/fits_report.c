@@ -7,6 +7,8 @@
 #include "base/error.h"
 #include "report/fits_page.h"
 
+enum { PATH_MOST = 300 }; /* bytes of a path in a note, quotes and all */
+
 static focal_status check_args(focal_ctx *ctx, const char *path, const focal_report_fits_args *args)
 {
     if (!path || !*path) return foci_fail(ctx, FOCAL_EINVAL, "report: no file name");
@@ -36,14 +38,19 @@ static void part_labels(const foci_fits *fits)
     }
 }
 
+/* A path that is too long for a note is left to the reader. */
 static void note_unmeasured(foci_fits *fits)
 {
-    for (int32_t n = 0; n < fits->count; n++)
-        if (!fits->fits[n]->measure)
-            foci_note(&fits->notes,
-                      "%s: there is no measurement of it; this makes one: focal eval groups -m "
-                      "MODEL --adapter %.300s TEXT...",
-                      fits->fits[n]->name, fits->fits[n]->path);
+    for (int32_t n = 0; n < fits->count; n++) {
+        char word[4 * PATH_MOST + 3];
+        const foci_fit *fit = fits->fits[n];
+        if (fit->measure) continue;
+        const bool has_room = foci_word_quote(fit->path, word, sizeof word);
+        foci_note(&fits->notes,
+                  "%s: there is no measurement of it; this makes one: focal eval groups -m "
+                  "MODEL --adapter %s TEXT...",
+                  fit->name, has_room && strlen(word) <= PATH_MOST ? word : "ADAPTER");
+    }
 }
 
 /* The fingerprint of the model that an adapter is of, as far as it is known; else "". */

@@ -141,11 +141,34 @@ void foci_page_text(foci_page *page, const char *text)
     }
 }
 
-void foci_page_word(foci_page *page, const char *word, bool is_html)
+static bool is_plain_word(const char *word)
 {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
                                 "._,=/+-";
-    const bool is_plain = word[strspn(word, plain)] == '\0' && *word;
+    return *word && word[strspn(word, plain)] == '\0';
+}
+
+bool foci_word_quote(const char *word, char *out, size_t room)
+{
+    static const char quote[] = "'\\''";
+    const bool is_plain = is_plain_word(word);
+    size_t used = 0;
+    if (4 * strlen(word) + 3 > room) return false; /* at worst each letter is a quote */
+    if (!is_plain) out[used++] = '\'';
+    for (; *word; word++) {
+        const bool is_quote = *word == '\'';
+        const size_t bytes = is_quote ? sizeof quote - 1 : 1;
+        memcpy(out + used, is_quote ? quote : word, bytes);
+        used += bytes;
+    }
+    if (!is_plain) out[used++] = '\'';
+    out[used] = '\0';
+    return true;
+}
+
+void foci_page_word(foci_page *page, const char *word, bool is_html)
+{
+    const bool is_plain = is_plain_word(word);
     if (!is_plain) (void)fputs("'", page->file);
     for (; *word; word++) {
         char letter[5] = {*word};
