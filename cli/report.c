@@ -71,8 +71,8 @@ int cli_report(int argc, char **argv)
     const cli_option options[] = {
         {"output", 'o', CLI_TEXT, &path, "FILE",
          "default report.html; with --json or --md standard output", 0, 0, NULL, NULL},
-        {"title", 0, CLI_TEXT, &title, "TEXT", "default: the settings that differ", 0, 0, NULL,
-         NULL},
+        {"title", 0, CLI_TEXT, &title, "TEXT",
+         "default: the settings that differ, or 'Adapters of' their model", 0, 0, NULL, NULL},
         {"baseline", 0, CLI_TEXTS, &baselines, "ARM",
          "what the others are compared with: an arm's name or key=value, as\n"
          "                              temperature.value=1 (may be repeated: all must hold)",
@@ -96,7 +96,7 @@ int cli_report(int argc, char **argv)
         .examples = "  focal report runs/temperature -o temperature.html\n"
                     "  focal report small large --baseline model.width=256 --md\n"
                     "  focal report fit random window -o adapters.html\n",
-        .arguments = "RUN...",
+        .arguments = "RUN... | ADAPTER...",
         .taken = &folders,
         .least = 1,
         .most = CLI_MAX_TEXTS,
