@@ -83,28 +83,30 @@ static void write_chart(foci_page *page, const foci_chart *chart, const char *ca
     (void)fprintf(page->file, "<figcaption>%s</figcaption></figure>\n", caption);
 }
 
-static bool has_top(const lines *l)
+/* Whether a point is of a number of groups, or of an adapter that has no such number. */
+static bool has_point(const lines *l, bool has_top)
 {
     for (int32_t n = 0; n < l->count; n++)
         for (int32_t i = 0; i < l->line[n].count; i++)
-            if (l->tops[n][i] >= 0) return true;
+            if ((l->tops[n][i] >= 0) == has_top) return true;
     return false;
 }
 
 /* Of what is drawn alone: points without their numbers are not explained by them. */
 static void make_loss_caption(const foci_chart *chart, const lines *l, char *out, size_t room)
 {
-    const char *points = !has_top(l) ? ""
+    const char *points = !has_point(l, true) ? ""
                          : foci_chart_has_tags(chart)
                              ? "A point is a number of groups that a token looks into, which "
                                "stands beside it: 0 is window and sinks alone, all of them is "
                                "every key. "
                              : "A mark is a number of groups that a token looks into, from window "
                                "and sinks alone to every key: point at it to see which. ";
-    (void)snprintf(out, room,
-                   "%sLower is better, 0 is the model as it is, in the same run. LoRA, "
-                   "temperatures alone and a scale look at every pair: they are controls.",
-                   points);
+    (void)snprintf(out, room, "%sLower is better, 0 is the model as it is, in the same run.%s",
+                   points,
+                   has_point(l, false) ? " LoRA, temperatures alone and a scale look at every "
+                                         "pair: they are controls."
+                                       : "");
 }
 
 void foci_fits_loss_chart(foci_page *page, const foci_fits *fits)

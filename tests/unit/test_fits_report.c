@@ -212,8 +212,13 @@ static void captions_are_of_what_is_drawn(void **state)
         assert_true(has_tags == (count == 4));
         assert_true(has_tags == (strstr(page, "which stands beside it: 0 is") != NULL));
         assert_true(has_tags == !strstr(page, "point at it to see which"));
+        assert_lacks(page, "they are controls");
         free(page);
     }
+    adapter_edit(&f, "measure.json", "\"top\",\"top\":3", "\"adapter\"");
+    char *page = page_of(ctx, folders, 1, &n);
+    assert_has(page, "they are controls");
+    free(page);
     folder_remove(&f);
 }
 
