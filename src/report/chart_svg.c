@@ -313,6 +313,18 @@ bool foci_chart_has_tags(const foci_chart *chart)
     return tagged > 0 && tagged <= TAGGED;
 }
 
+/* A tag stands behind its mark, above the line, or below where the line rises through that place.
+ */
+static void write_tag(foci_page *page, const scale *s, const foci_chart_line *line, int32_t n)
+{
+    const double x = px(s, line->x[n]), y = py(s, line->y[n]);
+    const bool is_last = n + 1 == line->count;
+    const double rise = is_last ? 0.0 : y - py(s, line->y[n + 1]);
+    const bool is_steep = !is_last && rise > 0.25 * (px(s, line->x[n + 1]) - x);
+    (void)fprintf(page->file, "<text class=\"tag\" x=\"%.1f\" y=\"%.1f\">%d</text>\n", x + 7.0,
+                  y + (is_steep ? 14.0 : -6.0), (int)line->tags[n]);
+}
+
 /* Points that tell their values when the pointer is on them. */
 static void write_points(foci_page *page, const foci_chart *chart, const scale *s,
                          const foci_chart_line *line)
@@ -339,9 +351,7 @@ static void write_points(foci_page *page, const foci_chart *chart, const scale *
         if (line->low && line->high && line->high[n] > line->low[n])
             (void)fprintf(page->file, " (%.4f to %.4f)", line->low[n], line->high[n]);
         (void)fprintf(page->file, "</title></%s>\n", is_alone ? "path" : "circle");
-        if (has_tags && line->tags && line->tags[n] >= 0)
-            (void)fprintf(page->file, "<text class=\"tag\" x=\"%.1f\" y=\"%.1f\">%d</text>\n",
-                          px(s, line->x[n]) + 7.0, y - 6.0, (int)line->tags[n]);
+        if (has_tags && line->tags && line->tags[n] >= 0) write_tag(page, s, line, n);
     }
 }
 

@@ -150,6 +150,27 @@ static void tags_lie_inside_the_picture(void **state)
     folder_remove(&f);
 }
 
+/* A line that rises steeply behind a mark would go through a number above it. */
+static void tags_lie_beside_their_lines(void **state)
+{
+    focal_ctx *ctx = *state;
+    const folder f = adapter_write_good(ctx, FOCAL_BF16);
+    const char *folders[] = {f.path};
+    notes n;
+    put_measure(ctx, &f);
+    for (int is_rising = 0; is_rising < 2; is_rising++) {
+        if (is_rising) adapter_edit(&f, "measure.json", "\"loss\":3.75", "\"loss\":3.25");
+        char *page = page_of(ctx, folders, 1, &n);
+        const char *at = page;
+        (void)number_behind(&at, "<circle class=\"mark\" cx=\"");
+        const double mark = number_behind(&at, " cy=\"");
+        (void)number_behind(&at, "class=\"tag\" x=\"");
+        assert_true((number_behind(&at, " y=\"") > mark) == (is_rising == 1));
+        free(page);
+    }
+    folder_remove(&f);
+}
+
 /* Small differences have long labels, which the axis's title must not touch. */
 static void labels_of_an_axis_have_room(void **state)
 {
@@ -618,6 +639,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(the_page_has_what_was_measured, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(tags_lie_inside_the_picture, open_ctx, close_ctx),
+        cmocka_unit_test_setup_teardown(tags_lie_beside_their_lines, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(labels_of_an_axis_have_room, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(curves_end_at_the_axes, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(captions_are_of_what_is_drawn, open_ctx, close_ctx),
