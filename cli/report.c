@@ -5,6 +5,7 @@
 #include "focal/report.h"
 #include "info_adapter.h"
 #include "options.h"
+#include "overwrite.h"
 
 static void write_stdout(void *user, const char *text, size_t bytes)
 {
@@ -43,6 +44,14 @@ static int32_t count_adapters(const cli_texts *folders)
     int32_t count = 0;
     for (int32_t n = 0; n < folders->count; n++) count += info_is_adapter(folders->items[n]);
     return count;
+}
+
+/* The first folder that is none, of several. */
+static const char *first_other(const cli_texts *folders)
+{
+    int32_t n = 0;
+    while (n + 1 < folders->count && info_is_adapter(folders->items[n])) n++;
+    return folders->items[n];
 }
 
 static int write_fits(const cli_texts *folders, const char *path, const char *title)
@@ -109,12 +118,14 @@ int cli_report(int argc, char **argv)
     if (code >= 0) return code;
     const int32_t adapters = count_adapters(&folders);
     if (adapters > 0 && adapters < folders.count)
-        return cli_wrong("report: %d of %d folders are adapters: training runs and adapters have "
-                         "reports of their own",
-                         adapters, folders.count);
+        return cli_wrong("report: %d of %d folders are adapters, %s is none: training runs and "
+                         "adapters have reports of their own",
+                         adapters, folders.count, first_other(&folders));
     if (adapters > 0 && (is_json || is_markdown || baselines.count > 0))
         return cli_wrong("report: adapters get a page: --json, --md and --baseline are for "
                          "training runs");
+    const int wrong = overwrite_check("report: -o", path, folders.items, folders.count);
+    if (wrong != CLI_DONE) return wrong;
     if (adapters > 0) return write_fits(&folders, path ? path : "report.html", title);
     focal_report_runs_args args = {.title = title,
                                    .baselines = baselines.items,
