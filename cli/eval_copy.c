@@ -203,10 +203,8 @@ static int check_output(const copy_options *o)
 
 int cli_eval_copy(int argc, char **argv)
 {
-    copy_options o = {.lengths = {{512, 1024, 2048}, 3},
-                      .passage = 64,
-                      .seed = 1,
-                      .documents = 10000};
+    copy_options o = {
+        .lengths = {{512, 1024, 2048}, 3}, .passage = 64, .seed = 1, .documents = 10000};
     const cli_option options[] = {
         cli_model_option(&o.model),
         ADAPTER_ROWS(&o.model.adapter),
@@ -217,7 +215,8 @@ int cli_eval_copy(int argc, char **argv)
          1 << 27, NULL, NULL},
         {"scored", 0, CLI_INT, &o.scored, "N",
          "the last so many tokens of the passage; default: 7/8", 1, 1 << 26, NULL, NULL},
-        {"count", 0, CLI_INT, &o.count, "N", "sequences of each length [32; with even places at most 5 a text]", 1, 1e9, NULL, NULL},
+        {"count", 0, CLI_INT, &o.count, "N",
+         "sequences of each length [32; with even places at most 5 a text]", 1, 1e9, NULL, NULL},
         {"places", 0, CLI_CHOICE, &o.places, "random|even",
          "where passages come from: by the seed, or at fixed shares of each text", 0, 0,
          "random|even", NULL},

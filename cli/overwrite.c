@@ -20,8 +20,9 @@ static bool is_same(const struct stat *a, const struct stat *b)
  * pages may lie there too, and are made anew. */
 static bool is_part(const char *name)
 {
-    static const char *const ends[] = {".safetensors", ".gguf",     "config.json",  "tokenizer.json",
-                                       ".index.json",  "log.jsonl", "summary.json", "run.conf"};
+    static const char *const ends[] = {".safetensors",   ".gguf",       "config.json",
+                                       "tokenizer.json", ".index.json", "log.jsonl",
+                                       "summary.json",   "run.conf"};
     const size_t bytes = strlen(name);
     for (size_t n = 0; n < CLI_COUNT(ends); n++) {
         const size_t end = strlen(ends[n]);
@@ -38,8 +39,8 @@ static bool has_part(const char *folder, const struct stat *out, char name[CLI_P
     const struct dirent *entry;
     while (entries && !is_found && (entry = readdir(entries))) {
         struct stat in;
-        is_found = is_part(entry->d_name) &&
-                   fstatat(dirfd(entries), entry->d_name, &in, 0) == 0 && is_same(&in, out);
+        is_found = is_part(entry->d_name) && fstatat(dirfd(entries), entry->d_name, &in, 0) == 0 &&
+                   is_same(&in, out);
         if (is_found) (void)snprintf(name, CLI_PATH_BYTES, "%s/%s", folder, entry->d_name);
     }
     if (entries) (void)closedir(entries);

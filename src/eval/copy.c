@@ -26,8 +26,10 @@ static focal_status resolve(focal_ctx *ctx, const focal_copy_plan *plan, shape *
     if (passage < 2 || between < 0)
         return foci_fail(ctx, FOCAL_EINVAL,
                          "copy: a passage of %d tokens (at least 2) twice in a length of %d%s",
-                         passage, length, begin_count > 0 ? ", of which the first is the model's "
-                                                            "beginning of a text" : "");
+                         passage, length,
+                         begin_count > 0 ? ", of which the first is the model's "
+                                           "beginning of a text"
+                                         : "");
     if (!plan->texts || plan->text_count < 1)
         return foci_fail(ctx, FOCAL_EINVAL, "copy: no text to take passages from");
     if (plan->has_even_places && plan->text_count < 2)
@@ -186,7 +188,8 @@ focal_status focal_copy(focal_model *model, const focal_copy_plan *plan, int32_t
             "one less)",
             (long long)r.count, r.scored, passage);
     if (r.count > most)
-        return foci_fail(r.ctx, FOCAL_EINVAL, "copy: %lld sequences, %d texts have the places of %lld",
+        return foci_fail(r.ctx, FOCAL_EINVAL,
+                         "copy: %lld sequences, %d texts have the places of %lld",
                          (long long)r.count, plan->text_count, (long long)most);
     const focal_status status = run(&r);
     foci_scorer_close(&r.scorer);

@@ -128,8 +128,8 @@ focal_status foci_journal_validation(foci_journal *journal, int64_t step,
     FOCAL_TRY(put_points(journal, step, points, used, counts, FOCAL_COUNT(counts)));
     if (journal->watch.on_validation) {
         const bool has_kl = loss->kl_rows > 0;
-        const focal_train_validation found = {
-            step, mean, has_kl, has_kl ? loss->kl / (double)loss->kl_rows : 0.0};
+        const focal_train_validation found = {step, mean, has_kl,
+                                              has_kl ? loss->kl / (double)loss->kl_rows : 0.0};
         journal->watch.on_validation(journal->watch.user, &found);
     }
     return FOCAL_OK;
