@@ -239,7 +239,7 @@ int cli_eval_mc(int argc, char **argv)
     };
     const int code = cli_parse(&usage, argc, argv);
     if (code >= 0) return code;
-    if (o.files.count + o.more.count == 0)
+    if (file_count(&o) == 0)
         return cli_wrong("eval mc: no items: say which file has them with -f FILE");
     if (o.context == 1) return cli_wrong("eval mc: a text of 1 token has no choice: at least 2");
     const int wrong = check_output(&o);
