@@ -106,7 +106,7 @@ static foci_matmul_args product_args(const pass *p, const void *x, const product
         .K = w->K,
         .x = x,
         .x_dtype = p->act,
-        .rounds_x = p->is_few,
+        .rounds_x = p->model->precision == FOCAL_BF16,
         .x_stride = w->K,
         .w = w->w,
         .w_dtype = w->dtype,

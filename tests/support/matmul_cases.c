@@ -11,6 +11,7 @@
 #include "base/sizes.h"
 #include "focal/quant.h"
 #include "ops/interleave.h"
+#include "ops/matmul/bytes.h"
 #include "ops/matmul/matmul_kernels.h"
 #include "support/check.h"
 
@@ -61,18 +62,23 @@ static void fill_weights(unsigned char *to, focal_dtype dtype, int64_t count, ui
 }
 
 /* Rounding to 16 bits, for each 32 elements of a row, leaves these as they are: whole numbers up to
- * 127 * 256, which one of them has, times a power of two. */
-static void make_whole(const foci_matmul_args *a, float *x, uint64_t seed, double *numbers)
+ * 127 * 256, which one of them has, times a power of two. The same for 8 bits and each 16 elements
+ * of a bfloat16 x: up to 127. */
+static void make_whole(const foci_matmul_args *a, void *x, uint64_t seed, double *numbers)
 {
+    const bool is_short = a->x_dtype == FOCAL_BF16;
+    const int32_t most = is_short ? 127 : 127 * 256;
+    const uint32_t run = is_short ? 16 : 32;
     for (int64_t n = 0; n < a->M * a->K; n++) {
         const uint32_t bits = foci_random_u32(seed, STREAM_X, (uint64_t)n);
-        const int64_t row = n / a->K, k = n % a->K;
-        const uint32_t block = foci_random_u32(seed, STREAM_SCALE, (uint64_t)(row * a->K + k / 32));
-        const int32_t most = 127 * 256;
-        const int32_t whole =
-            k % 32 == (int64_t)(block % 32U) ? most : (int32_t)(bits % (2 * most + 1)) - most;
-        x[row * a->x_stride + k] = ldexpf((float)whole, -16 - (int)(block / 32U % 8U));
-        numbers[n] = (double)x[row * a->x_stride + k];
+        const int64_t row = n / a->K, k = n % a->K, at = row * a->x_stride + k;
+        const uint32_t block =
+            foci_random_u32(seed, STREAM_SCALE, (uint64_t)(row * a->K + k / (int64_t)run));
+        const int32_t whole = k % (int64_t)run == (int64_t)(block % run)
+                                  ? most
+                                  : (int32_t)(bits % (uint32_t)(2 * most + 1)) - most;
+        element_set(x, at, a->x_dtype, ldexpf((float)whole, -16 - (int)(block / run % 8U)));
+        numbers[n] = (double)element_get(x, at, a->x_dtype);
     }
 }
 
@@ -93,7 +99,8 @@ static size_t w_row_bytes(const foci_matmul_args *a)
     return (size_t)(stride / focal_dtype_block(a->w_dtype)) * focal_dtype_block_bytes(a->w_dtype);
 }
 
-/* The weights as the definition means them: (N,K), rounded where x is bfloat16. */
+/* The weights as the definition means them: (N,K), rounded where x is bfloat16 and meets them as
+ * such. */
 static void read_weights(const matmul_case *c, double *to)
 {
     const foci_matmul_args *a = &c->args;
@@ -103,7 +110,7 @@ static void read_weights(const matmul_case *c, double *to)
         const char *row = (const char *)a->w + (size_t)r * w_row_bytes(a);
         assert_int_equal(focal_dequantize(a->w_dtype, row, width, values), FOCAL_OK);
         for (int64_t i = 0; i < width; i++) {
-            const float value = a->x_dtype == FOCAL_BF16
+            const float value = a->x_dtype == FOCAL_BF16 && !foci_takes_levels(a)
                                     ? foci_bf16_to_float(foci_bf16_from_float(values[i]))
                                     : values[i];
             to[a->w_is_transposed ? i * a->K + r : r * a->K + i] = (double)value;
@@ -331,6 +338,7 @@ void matmul_case_run(focal_ctx *ctx, const char *what, matmul_case *c)
     for (size_t n = 0; n < foci_matmul_kernel_count; n++) {
         const foci_matmul_kernel *kernel = foci_matmul_kernels[n];
         if (!kernel->can(ctx, &c->args)) continue;
+        if (foci_takes_levels(&c->args) && !kernel->has_levels) continue; /* rounds weights */
         matmul_case_clear(c);
         assert_status(ctx, kernel->run(ctx, &c->args), FOCAL_OK);
         matmul_case_check(c, kernel->name);

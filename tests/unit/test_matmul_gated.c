@@ -25,6 +25,8 @@ static const matmul_spec specs[] = {
     {.M = 68, .N = 40, .K = 1536, .x = FOCAL_BF16, .w = FOCAL_Q6_K, .x_gap = 2, .out_gap = 5},
     {.M = 72, .N = 20, .K = 64, .x = FOCAL_BF16, .w = FOCAL_Q8_0, .x_gap = 1}, /* no whole words */
     {.M = 66, .N = 50, .K = 2048, .x = FOCAL_BF16, .w = FOCAL_BF16}, /* rows share a set */
+    {.M = 140, .N = 200, .K = 576, .x = FOCAL_BF16, .w = FOCAL_Q4_1, .rounds = true},
+    {.M = 133, .N = 41, .K = 512, .x = FOCAL_BF16, .w = FOCAL_Q4_K, .has_bias = true, .rounds = true},
     {.M = 80, .N = 35, .K = 40, .w = FOCAL_F16, .is_transposed = true, .out = FOCAL_BF16},
     {.M = 1100, .N = 17, .K = 33, .w = FOCAL_BF16, .has_bias = true}, /* two blocks of rows */
 };
@@ -47,7 +49,7 @@ static shared_cases share(const matmul_spec *spec, bool is_mixed)
             own.N += (int64_t)13 * n;
             own.has_bias = n == 1;
             own.adds = n == 2;
-            if (n == 1 && !own.is_transposed) own.w = FOCAL_F16;
+            if (n == 1 && !own.is_transposed) own.w = own.rounds ? FOCAL_Q5_0 : FOCAL_F16;
         }
         s.c[n] = matmul_case_new(&own, (uint64_t)n + 1);
         s.args[n] = s.c[n]->args;

@@ -23,6 +23,8 @@ static const matmul_spec specs[] = {
     {.M = 1, .N = 1003, .K = 576, .w = FOCAL_Q5_0, .rounds = true},
     {.M = 2, .N = 1003, .K = 320, .w = FOCAL_Q4_0, .rounds = true},
     {.M = 6, .N = 501, .K = 320, .w = FOCAL_Q5_1, .rounds = true},
+    {.M = 90, .N = 301, .K = 576, .x = FOCAL_BF16, .w = FOCAL_Q4_1, .rounds = true},
+    {.M = 300, .N = 33, .K = 512, .x = FOCAL_BF16, .w = FOCAL_Q6_K, .rounds = true},
     {.M = 80, .N = 200, .K = 90, .is_transposed = true, .w = FOCAL_F16},
     {.M = 90, .N = 300, .K = 90, .is_transposed = true, .w = FOCAL_Q4_1},
     {.M = 90, .N = 200, .K = 90, .is_transposed = true, .x_is_transposed = true},

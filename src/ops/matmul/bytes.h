@@ -28,6 +28,7 @@ typedef struct foci_byte_type {
     int32_t run;   /* elements that share d_w: 16 or 32 */
     int32_t group; /* runs whose scales a kernel makes at once */
     float offset;  /* of types without m_w: m_w = offset d_w; else 0 */
+    int largest;   /* level; of types whose levels have a sign 255, as without it */
 } foci_byte_type;
 
 /* NULL: not a quantised type. */
@@ -39,6 +40,16 @@ static inline bool foci_takes_bytes(const foci_matmul_args *args)
     return args->rounds_x && args->x_dtype == FOCAL_F32 && args->K % 32 == 0 &&
            !args->x_is_transposed && !args->w_is_transposed && args->w_stride == 0 &&
            foci_byte_type_of(args->w_dtype) != NULL;
+}
+
+/* Whether a call may round bfloat16 x to 8 bits, a scale for each 16 elements: many rows, and
+ * levels of which pairs of products with bytes can be summed in 16 bits. */
+static inline bool foci_takes_levels(const foci_matmul_args *args)
+{
+    const foci_byte_type *type = foci_byte_type_of(args->w_dtype);
+    return args->rounds_x && args->x_dtype == FOCAL_BF16 && args->M > FOCI_MATMUL_FEW &&
+           !args->x_is_transposed && !args->w_is_transposed && !args->w_is_interleaved &&
+           args->w_stride == 0 && type && type->largest < 64;
 }
 
 /* Rows of x, rounded and unpacked. */

@@ -254,4 +254,4 @@ static focal_status run(focal_ctx *ctx, const foci_matmul_args *args)
     return result;
 }
 
-const foci_matmul_kernel foci_matmul_onednn = {"onednn", can_run, run, NULL, NULL, false};
+const foci_matmul_kernel foci_matmul_onednn = {.name = "onednn", .can = can_run, .run = run};

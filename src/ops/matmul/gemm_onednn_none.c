@@ -2,4 +2,4 @@
 #include "ops/matmul/matmul_kernels.h"
 
 const foci_matmul_kernel foci_matmul_onednn = {
-    "onednn", foci_matmul_never_can, foci_matmul_never_run, NULL, NULL, false};
+    .name = "onednn", .can = foci_matmul_never_can, .run = foci_matmul_never_run};

@@ -74,7 +74,7 @@ static const foci_matmul_kernel *pick_together(focal_ctx *ctx, const foci_matmul
     return first;
 }
 
-/* The same for many rows that are not rounded. */
+/* The same for many rows that are not rounded to 16 bits: all of them to 8, or none. */
 const foci_matmul_kernel *foci_matmul_pick_many(const focal_ctx *ctx, const foci_matmul_args *args,
                                                 int32_t count)
 {
@@ -83,7 +83,8 @@ const foci_matmul_kernel *foci_matmul_pick_many(const focal_ctx *ctx, const foci
         return NULL;
     for (int32_t n = 0; n < count; n++) {
         const foci_matmul_args *a = &args[n];
-        if (!foci_matmul_share_x(a, args) || takes_bytes(first, a) || !first->can(ctx, a))
+        if (!foci_matmul_share_x(a, args) || takes_bytes(first, a) || !first->can(ctx, a) ||
+            (first->has_levels && foci_takes_levels(a) != foci_takes_levels(args)))
             return NULL;
     }
     return first;

@@ -8,10 +8,12 @@
  *
  * x float32 is the exact path: weights become float32, products and sums are float32. x bfloat16 is
  * the fast one: weights are rounded to bfloat16 (nothing is lost when they are), products are
- * exact, sums float32. rounds_x is the fastest where rows are few and weights quantised: float32 x
- * may be rounded to whole numbers of 16 bits, one scale for each 32, and runs of elements are then
- * multiplied and summed exactly, as integers, and scaled in float32. A row of w as it lies holds
- * whole blocks of its type; its bytes may lie at any address. x, bias and out lie at a multiple of
+ * exact, sums float32. rounds_x is the fastest where weights are quantised: x may be rounded to
+ * whole numbers, and runs of elements are then multiplied and summed exactly, as integers, and
+ * scaled in float32. float32 x, which is for few rows, is rounded to 16 bits, one scale for each 32
+ * elements; bfloat16 x of more than FOCI_MATMUL_FEW rows to 8 bits, one for each 16, by kernels
+ * that multiply bytes much faster than bfloat16 (docs/adr/0012). A row of w as it lies holds whole
+ * blocks of its type; its bytes may lie at any address. x, bias and out lie at a multiple of
  * their element and belong to the caller; out overlaps neither x nor w, though rows of x and out
  * may alternate in one buffer of the same stride in bytes. */
 typedef struct foci_matmul_args {

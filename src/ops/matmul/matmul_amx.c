@@ -386,11 +386,16 @@ static bool can_run(const focal_ctx *ctx, const foci_matmul_args *args)
     return foci_has(ctx, FOCI_AMX) && foci_matmul_avx512bf16.can(ctx, args);
 }
 
-const foci_matmul_kernel foci_matmul_amx = {"amx", can_run, run, run_bytes, multiply_many, true};
+const foci_matmul_kernel foci_matmul_amx = {.name = "amx",
+                                            .can = can_run,
+                                            .run = run,
+                                            .run_bytes = run_bytes,
+                                            .run_many = multiply_many,
+                                            .reads_interleaved = true};
 #else
 /* Stands in where the compiler has no such instructions. */
 #include "ops/matmul/matmul_kernels.h"
 
 const foci_matmul_kernel foci_matmul_amx = {
-    "amx", foci_matmul_never_can, foci_matmul_never_run, NULL, NULL, false};
+    .name = "amx", .can = foci_matmul_never_can, .run = foci_matmul_never_run};
 #endif

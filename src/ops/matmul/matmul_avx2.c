@@ -1,5 +1,6 @@
 #ifdef __AVX2__
 /* Products of weights on AVX2. */
+#define FOCI_HAS_LEVELS
 #include "simd/vec_avx2.h"
 
 #include "ops/matmul/matmul_body.h"
@@ -14,12 +15,16 @@ static bool can_run(const focal_ctx *ctx, const foci_matmul_args *args)
     return foci_on_host(ctx) && foci_has(ctx, FOCI_AVX2);
 }
 
-const foci_matmul_kernel foci_matmul_avx2 = {"avx2",         can_run,       run,
-                                             multiply_bytes, multiply_many, false};
+const foci_matmul_kernel foci_matmul_avx2 = {.name = "avx2",
+                                             .can = can_run,
+                                             .run = run,
+                                             .run_bytes = multiply_bytes,
+                                             .run_many = multiply_many,
+                                             .has_levels = HAS_LEVELS};
 #else
 /* Stands in where the compiler has no such instructions. */
 #include "ops/matmul/matmul_kernels.h"
 
 const foci_matmul_kernel foci_matmul_avx2 = {
-    "avx2", foci_matmul_never_can, foci_matmul_never_run, NULL, NULL, false};
+    .name = "avx2", .can = foci_matmul_never_can, .run = foci_matmul_never_run};
 #endif

@@ -17,12 +17,15 @@ static bool can_run(const focal_ctx *ctx, const foci_matmul_args *args)
     return foci_on_host(ctx) && foci_has(ctx, FOCI_AVX512);
 }
 
-const foci_matmul_kernel foci_matmul_avx512 = {"avx512",       can_run,       run,
-                                               multiply_bytes, multiply_many, false};
+const foci_matmul_kernel foci_matmul_avx512 = {.name = "avx512",
+                                               .can = can_run,
+                                               .run = run,
+                                               .run_bytes = multiply_bytes,
+                                               .run_many = multiply_many};
 #else
 /* Stands in where the compiler has no such instructions. */
 #include "ops/matmul/matmul_kernels.h"
 
 const foci_matmul_kernel foci_matmul_avx512 = {
-    "avx512", foci_matmul_never_can, foci_matmul_never_run, NULL, NULL, false};
+    .name = "avx512", .can = foci_matmul_never_can, .run = foci_matmul_never_run};
 #endif

@@ -14,12 +14,16 @@ static bool can_run(const focal_ctx *ctx, const foci_matmul_args *args)
            (args->x_dtype == FOCAL_BF16 || foci_takes_bytes(args));
 }
 
-const foci_matmul_kernel foci_matmul_avx512bf16 = {"avx512bf16",   can_run,       run,
-                                                   multiply_bytes, multiply_many, true};
+const foci_matmul_kernel foci_matmul_avx512bf16 = {.name = "avx512bf16",
+                                                   .can = can_run,
+                                                   .run = run,
+                                                   .run_bytes = multiply_bytes,
+                                                   .run_many = multiply_many,
+                                                   .reads_interleaved = true};
 #else
 /* Stands in where the compiler has no such instructions. */
 #include "ops/matmul/matmul_kernels.h"
 
 const foci_matmul_kernel foci_matmul_avx512bf16 = {
-    "avx512bf16", foci_matmul_never_can, foci_matmul_never_run, NULL, NULL, false};
+    .name = "avx512bf16", .can = foci_matmul_never_can, .run = foci_matmul_never_run};
 #endif

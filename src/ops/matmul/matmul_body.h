@@ -99,6 +99,10 @@ static void pack_tile(void *arg, int64_t index, int32_t thread)
     (void)thread;
     const many_call *c = arg;
     const int64_t first = index * MR;
+    if (c->p->by_levels) {
+        pack_level_strip(c->p, c->x, c->row, first, c->rows);
+        return;
+    }
     if (TURNS_ROWS) {
         turn_tile(c->p, c->x, c->row, first, c->rows);
         return;
@@ -163,6 +167,10 @@ FOCI_INLINE void sum_some(const packed_panel *at, int64_t m, int64_t rows, float
 static const float *sum_rows(int64_t m, int64_t rows, const packed_panel *at, float sums[MR * NR])
 {
     const product *p = at->p;
+    if (p->by_levels) {
+        sum_levels(p, m, rows, at->words, sums);
+        return sums;
+    }
     const bool is_narrow = NV > 2 && p->a->N - at->n <= (int64_t)2 * VL;
     if (p->alternates && is_narrow) {
         sum_some(at, m, rows, sums, 2, STRIP);
@@ -207,7 +215,7 @@ static void finish_tile(const many_call *c, int64_t m, int64_t rows, const packe
 
 static void multiply_tile(const many_call *c, int64_t m, const packed_panel *at)
 {
-    float sums[MR * NR];
+    _Alignas(CACHE_LINE) float sums[MR * NR];
     const int64_t rows = foci_min64(c->rows - m, MR);
     expect_outputs(at->p->a, c->row + m, rows, at->n);
     finish_tile(c, m, rows, at, sum_rows(m, rows, at, sums));
@@ -216,7 +224,7 @@ static void multiply_tile(const many_call *c, int64_t m, const packed_panel *at)
 /* The gate's panel, and up's where there is one. */
 static void multiply_gated(const many_call *c, int64_t m, const packed_panel *at)
 {
-    float sums[2][MR * NR];
+    _Alignas(CACHE_LINE) float sums[2][MR * NR];
     const int64_t rows = foci_min64(c->rows - m, MR), columns = at->p->a->N - at->n;
     const float *from = sum_rows(m, rows, at, sums[0]), *up = NULL;
     if (c->count > 1) up = sum_rows(m, rows, &at[1], sums[1]);
@@ -233,10 +241,16 @@ typedef struct item_room {
     char *rows;
 } item_room;
 
+/* Of a panel, for each output. */
+static int64_t lap_words(const many_call *c)
+{
+    return c->lap < c->p->a->K ? words_of(c->lap) : c->panel_words;
+}
+
 static item_room item_room_of(const many_call *c, int32_t thread)
 {
     float *words = (float *)(void *)(c->scratch + (size_t)thread * c->thread_bytes);
-    float *rows = words + c->item_panels * words_of(c->lap) * NR;
+    float *rows = words + c->item_panels * lap_words(c) * NR;
     return (item_room){words, rows + (int64_t)NR * FOCI_WEIGHT_PIECE, (char *)rows};
 }
 
@@ -277,7 +291,7 @@ static void multiply_item(void *arg, int64_t index, int32_t thread)
             multiply_laps(c, room, item, m, foci_min64(last, m + ROW_BLOCK));
         return;
     }
-    const sum_span whole = {.end = c->p->a->K, .panel_words = c->p->words * NR};
+    const sum_span whole = {.end = c->p->a->K, .panel_words = c->panel_words * NR};
     packed_panel at[ITEM_PANELS];
     const int64_t count = pack_item(c, whole, item, at, room.words, room.rows);
     for (int64_t m = first; m < last; m += MR) {
@@ -334,9 +348,19 @@ static focal_status multiply_in_blocks(focal_ctx *ctx, many_call *c)
 static int64_t lap_of(const many_call *c)
 {
     const int64_t K = c->p->a->K;
-    if (c->activation || c->p->words <= CUT_WORDS) return K;
+    if (c->activation || c->p->by_levels || c->p->words <= CUT_WORDS) return K;
     const int64_t laps = foci_pieces(c->p->words, CUT_WORDS / 2);
     return foci_round_up(foci_pieces(K, laps), FOCI_WEIGHT_PIECE);
+}
+
+/* product_of() for one by levels. */
+static product level_product_of(const focal_ctx *ctx, const foci_matmul_args *args)
+{
+    product p = product_of(ctx, args);
+    p.by_levels = true;
+    p.words = level_panel_words(args);
+    p.x_words = level_x_words(args->K);
+    return p;
 }
 
 /* `count` products of one x; with an activation out of the first is that of its sums, times the
@@ -345,22 +369,24 @@ static focal_status multiply_many(focal_ctx *ctx, const foci_matmul_args *args, 
                                   const foci_activation *activation)
 {
     const int64_t threads = focal_ctx_threads(ctx);
+    const bool by_levels = HAS_LEVELS && foci_takes_levels(args);
     product p[FOCI_MATMUL_SEVERAL] = {{.a = args}};
     many_call c = {.p = p, .count = count, .activation = activation, .rows = args->M};
     for (int32_t n = 0; n < count; n++) {
-        p[n] = product_of(ctx, &args[n]);
-        p[n].alternates = args->x_is_transposed || (TURNS_ROWS && !is_packed(args));
+        p[n] = by_levels ? level_product_of(ctx, &args[n]) : product_of(ctx, &args[n]);
+        p[n].alternates = by_levels || args->x_is_transposed || (TURNS_ROWS && !is_packed(args));
+        c.panel_words = foci_max64(c.panel_words, p[n].words);
         c.panels += foci_pieces(args[n].N, NR);
     }
     c.lap = lap_of(&c);
     const int64_t left = p->alternates ? STRIP : MR;
-    const int64_t most = (CACHE_WORDS / words_of(c.lap) - left) / NR;
+    const int64_t most = (CACHE_WORDS / lap_words(&c) - left) / NR;
     c.item_panels = choose_panels(c.panels, activation ? count : 1,
                                   foci_max64(1, foci_min64(most, ITEM_PANELS)), threads);
     c.item_count = foci_pieces(c.panels, c.item_panels);
     const int64_t sums = c.lap < args->K ? ROW_BLOCK * c.item_panels * NR : 0;
     c.thread_bytes =
-        (size_t)(c.item_panels * words_of(c.lap) * NR + (int64_t)NR * FOCI_WEIGHT_PIECE + sums) *
+        (size_t)(c.item_panels * lap_words(&c) * NR + (int64_t)NR * FOCI_WEIGHT_PIECE + sums) *
         sizeof(float);
     c.scratch = foci_scratch(ctx, (size_t)threads, c.thread_bytes);
     if (!c.scratch) return FOCAL_ENOMEM;

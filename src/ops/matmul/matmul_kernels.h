@@ -17,6 +17,8 @@ typedef struct foci_matmul_kernel {
     focal_status (*run_many)(focal_ctx *ctx, const foci_matmul_args *args, int32_t count,
                              const foci_activation *activation);
     bool reads_interleaved; /* run_bytes takes interleaved weights */
+    bool has_levels;        /* run and run_many make use of foci_takes_levels(), for all products
+                               of a call alike */
 } foci_matmul_kernel;
 
 /* Fastest first; the last one takes every valid call. Tests and benchmarks walk this table, so a

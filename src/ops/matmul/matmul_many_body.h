@@ -14,7 +14,8 @@ typedef struct many_call {
     int32_t count;
     const foci_activation *activation; /* NULL: products; else their panels alternate */
     int64_t row, rows;
-    int64_t panels; /* of all products */
+    int64_t panels;      /* of all products */
+    int64_t panel_words; /* of the longest, for each output */
     int64_t item_panels, item_count;
     int64_t lap;              /* elements of a sum whose panels an item packs at a time */
     int64_t part, part_count; /* tiles of a part */

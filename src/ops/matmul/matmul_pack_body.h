@@ -3,7 +3,13 @@
 #ifndef FOCI_OPS_MATMUL_MATMUL_PACK_BODY_H
 #define FOCI_OPS_MATMUL_MATMUL_PACK_BODY_H
 
+#include "ops/matmul/bytes.h"
 #include "ops/matmul/matmul_product_body.h"
+#ifdef FOCI_HAS_LEVELS
+#include "ops/matmul/levels_avx2.h"
+#else
+#include "ops/matmul/levels_none.h"
+#endif
 
 _Static_assert(NV % 2 == 0 || PACK == 1, "columns of two rows are packed two vectors at a time");
 
@@ -82,8 +88,13 @@ static void pack_panels(const product *p, sum_span span, int64_t n, int64_t coun
         pack_panels_transposed(p, span, n, count, panels, rows);
         return;
     }
-    for (int64_t c = 0; c < count; c++)
-        pack_panel(p, span, n + c * NR, panels + c * span.panel_words, rows);
+    for (int64_t c = 0; c < count; c++) {
+        float *panel = panels + c * span.panel_words;
+        if (p->by_levels)
+            pack_levels(p, n + c * NR, panel);
+        else
+            pack_panel(p, span, n + c * NR, panel, rows);
+    }
 }
 
 #endif /* FOCI_OPS_MATMUL_MATMUL_PACK_BODY_H */

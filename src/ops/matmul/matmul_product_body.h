@@ -18,11 +18,12 @@ enum {
 typedef struct product {
     const foci_matmul_args *a;
     foci_weights w;
-    int64_t words;     /* of a row */
-    bool alternates;   /* packed rows of x, in strips, word by word; else they lie as they are */
-    int64_t x_words;   /* from row to row of packed x, zeros behind the first `words`; or room for
-                          each row of a strip */
-    const float *x;    /* packed rows */
+    bool by_levels;  /* x and weights as whole numbers (levels_avx2.h); the counts below of those */
+    int64_t words;   /* of a row, and of a panel for each output */
+    bool alternates; /* packed rows of x, in strips, word by word; else they lie as they are */
+    int64_t x_words; /* from row to row of packed x, zeros behind the first `words`; or room for
+                        each row of a strip */
+    const float *x;  /* packed rows */
     int64_t sum_words; /* of a block of the sum, all but the last alike */
 } product;
 

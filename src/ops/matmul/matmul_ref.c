@@ -100,4 +100,4 @@ static focal_status run(focal_ctx *ctx, const foci_matmul_args *args)
     return FOCAL_OK;
 }
 
-const foci_matmul_kernel foci_matmul_ref = {"ref", can_run, run, NULL, NULL, false};
+const foci_matmul_kernel foci_matmul_ref = {.name = "ref", .can = can_run, .run = run};
