@@ -6,7 +6,7 @@
 cli_option adapter_option(adapter_choice *choice, int32_t n)
 {
     const cli_option table[ADAPTER_OPTIONS] = {
-        {"adapter", 0, CLI_TEXT, &choice->path, "DIR", "groups or LoRA, fitted to the model", 0, 0,
+        {"adapter", 0, CLI_ONCE, &choice->path, "DIR", "groups or LoRA, fitted to the model", 0, 0,
          NULL, NULL},
         {"top", 0, CLI_INT, &choice->top, "K",
          "groups that a token looks into, 0: none; default: the adapter's", 0, 64, NULL,

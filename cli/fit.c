@@ -246,7 +246,8 @@ static int start(fit_request *f)
     "tokens a token looks at, and a temperature for each head. The folder gets the adapter,\n"     \
     "which --adapter takes elsewhere, and settings, logs and checkpoints beside it. A fit that\n"  \
     "was stopped or killed goes on when the same command, or focal fit DIR, is given again.\n"     \
-    "Ctrl-C saves and ends. All keys of run files can be set: focal train --keys lists them."
+    "Ctrl-C saves and ends, a second one ends at once. All keys of run files can be set:\n"        \
+    "focal train --keys lists them."
 
 int cli_fit(int argc, char **argv)
 {

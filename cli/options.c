@@ -135,7 +135,10 @@ static int set_value(const cli_usage *usage, const cli_option *option, const cha
         return set_list(usage, option, text);
     case CLI_CHOICE:
         return set_choice(usage, option, text);
+    case CLI_ONCE:
     case CLI_TEXT:
+        if (option->kind == CLI_ONCE && *(const char **)option->target)
+            return cli_wrong("%s: --%s only once", name_of(usage), option->name);
         if (!*text) return cli_wrong("%s: --%s must not be empty", name_of(usage), option->name);
         *(const char **)option->target = text;
         return -1;

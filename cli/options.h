@@ -25,6 +25,7 @@ typedef enum cli_kind {
     CLI_LIST,   /* cli_list: such numbers, with commas between */
     CLI_NUMBER, /* double */
     CLI_TEXT,   /* const char *, not empty */
+    CLI_ONCE,   /* the same, NULL at first; a second would replace the first, and is refused */
     CLI_PROMPT, /* const char *, perhaps empty */
     CLI_TEXTS,  /* cli_texts: each use of the option adds one */
     CLI_CHOICE  /* int32_t: the index of the word in `choices` */

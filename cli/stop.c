@@ -9,6 +9,7 @@ static volatile sig_atomic_t asked; /* the signal; 0: none */
 static void on_signal(int number)
 {
     asked = number;
+    if (number == SIGINT) (void)signal(SIGINT, SIG_DFL); /* whoever cannot wait asks again */
 }
 
 void stop_catch(void)

@@ -28,6 +28,13 @@ static void on_signal(int number)
     asked = number;
 }
 
+/* What runs are told when the sweep is to end. A terminal sends SIGINT to them too, and a second
+ * one would end them before they have saved. */
+static int told_number(void)
+{
+    return asked == SIGINT ? SIGTERM : (int)asked;
+}
+
 /* A run at work. */
 typedef struct job {
     pid_t child; /* 0: none */
@@ -294,7 +301,7 @@ static void run_jobs(sweep_work *w)
             int code = CLI_DONE;
             if (j->child && child_has_ended(j->child, &code)) go_on(w, j, code);
             if (!j->child && asked == 0) start_next(w, j);
-            if (j->child && asked != 0 && !is_told) (void)kill(j->child, (int)asked);
+            if (j->child && asked != 0 && !is_told) (void)kill(j->child, told_number());
             is_busy |= j->child != 0;
         }
         is_told = asked != 0;
@@ -311,7 +318,7 @@ static int wait_for(pid_t child)
     bool is_told = false;
     while (!child_has_ended(child, &code)) {
         if (asked != 0 && !is_told) {
-            (void)kill(child, (int)asked);
+            (void)kill(child, told_number());
             is_told = true;
         }
         take_a_moment();
