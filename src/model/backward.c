@@ -58,6 +58,7 @@ static foci_matmul_args product_args(const foci_pass *p, const foci_linear *w, c
                               .x = x,
                               .x_dtype = p->act,
                               .x_stride = w->K,
+                              .rounds_x = p->act == FOCAL_BF16, /* as where the model runs */
                               .w = w->w,
                               .w_dtype = w->dtype,
                               .w_is_transposed = w->is_transposed,
