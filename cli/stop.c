@@ -3,13 +3,23 @@
 
 #include <signal.h>
 #include <stddef.h>
+#include <time.h>
+
+enum { AGAIN_SECONDS = 1 }; /* timeout(1) sends its signal twice at once: that is one asking */
 
 static volatile sig_atomic_t asked; /* the signal; 0: none */
 
 static void on_signal(int number)
 {
+    static struct timespec first; /* only here */
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    if (number == SIGINT && asked == SIGINT && now.tv_sec - first.tv_sec > AGAIN_SECONDS) {
+        (void)signal(SIGINT, SIG_DFL); /* whoever cannot wait asks again */
+        (void)raise(SIGINT);
+    }
+    if (asked == 0) first = now;
     asked = number;
-    if (number == SIGINT) (void)signal(SIGINT, SIG_DFL); /* whoever cannot wait asks again */
 }
 
 void stop_catch(void)

@@ -5,8 +5,9 @@
 
 #include <stdbool.h>
 
-/* From here on SIGINT, SIGTERM and SIGHUP are noted and do nothing else; a second SIGINT ends the
- * program at once. A SIGHUP that was ignored stays so: nohup asked for that. */
+/* From here on SIGINT, SIGTERM and SIGHUP are noted and do nothing else; a second SIGINT, two
+ * seconds later or more, ends the program at once. A SIGHUP that was ignored stays so: nohup asked
+ * for that. */
 void stop_catch(void);
 
 /* Whether one came, and the exit code of it: 128 and its number, or -1 when none did. */
