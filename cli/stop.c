@@ -22,13 +22,18 @@ static void on_signal(int number)
     asked = number;
 }
 
-void stop_catch(void)
+void stop_catch_with(void (*handler)(int))
 {
     struct sigaction hangup;
-    (void)signal(SIGINT, on_signal);
-    (void)signal(SIGTERM, on_signal);
+    (void)signal(SIGINT, handler);
+    (void)signal(SIGTERM, handler);
     if (sigaction(SIGHUP, NULL, &hangup) == 0 && hangup.sa_handler != SIG_IGN)
-        (void)signal(SIGHUP, on_signal);
+        (void)signal(SIGHUP, handler);
+}
+
+void stop_catch(void)
+{
+    stop_catch_with(on_signal);
 }
 
 bool stop_is_asked(void)

@@ -10,6 +10,9 @@
  * for that. */
 void stop_catch(void);
 
+/* The same signals, with another handler. */
+void stop_catch_with(void (*handler)(int));
+
 /* Whether one came, and the exit code of it: 128 and its number, or -1 when none did. */
 bool stop_is_asked(void);
 int stop_code(void);

@@ -15,6 +15,8 @@
 #include "cli.h"
 #include "measure.h"
 #include "model_file.h"
+#include "shell_word.h"
+#include "stop.h"
 #include "sweep_after.h"
 #include "sweep_made.h"
 
@@ -377,8 +379,13 @@ static int64_t count_tokens(focal_sweep *sweep)
 static void print_report(const sweep_work *w)
 {
     const char *baseline = focal_sweep_baseline(w->sweep);
-    printf("focal report %s%s%s%s\n", w->request->out, *baseline ? " --baseline '" : "", baseline,
-           *baseline ? "'" : "");
+    printf("focal report ");
+    shell_print_path(w->request->out);
+    if (*baseline) {
+        printf(" --baseline ");
+        shell_print_quoted(baseline);
+    }
+    printf("\n");
 }
 
 int sweep_run_all(focal_ctx *ctx, focal_sweep *sweep, const sweep_request *request)
@@ -389,9 +396,7 @@ int sweep_run_all(focal_ctx *ctx, focal_sweep *sweep, const sweep_request *reque
     w->job_threads = request->threads / request->jobs > 0 ? request->threads / request->jobs : 1;
     w->tokens_left = count_tokens(sweep);
     w->started = measure_now();
-    (void)signal(SIGINT, on_signal);
-    (void)signal(SIGTERM, on_signal);
-    (void)signal(SIGHUP, on_signal);
+    stop_catch_with(on_signal);
     int code = prepare_all(w);
     if (code == CLI_DONE && asked == 0) run_jobs(w);
     if (asked != 0) {

@@ -10,6 +10,7 @@
 #include "json_text.h"
 #include "measure.h"
 #include "model_file.h"
+#include "shell_word.h"
 #include "stop.h"
 #include "train.h"
 
@@ -135,30 +136,6 @@ static int print_summary(const char *folder)
     return CLI_DONE;
 }
 
-/* A text in the shell's quotes. */
-static void print_quoted(const char *text)
-{
-    putchar('\'');
-    for (; *text; text++) {
-        if (*text == '\'')
-            (void)fputs("'\\''", stdout);
-        else
-            putchar(*text);
-    }
-    putchar('\'');
-}
-
-/* A path, in quotes where the shell would read anything else in it. */
-static void print_path(const char *path)
-{
-    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-                                "_-+.,:=@%/";
-    if (path[strspn(path, plain)] == '\0')
-        printf("%s", path);
-    else
-        print_quoted(path);
-}
-
 static bool has_value(const focal_run *run, const char *key, const char *value)
 {
     char text[FOCAL_RUN_VALUE];
@@ -175,19 +152,19 @@ static void print_command(const focal_run *run, const char *out)
     (void)snprintf(path, sizeof path, "%s/model", out);
     if (has_value(run, "temperature.kind", "learned-paper")) {
         printf("the model cannot write, since its temperature depends on later tokens; it is ");
-        print_path(path);
+        shell_print_path(path);
         printf("\n");
         return;
     }
     printf("the model writes with:\n  focal generate -m ");
-    print_path(path);
+    shell_print_path(path);
     if (!has_value(run, "groups.count", "0")) {
         (void)snprintf(path, sizeof path, "%s/adapter", out);
         printf(" --adapter ");
-        print_path(path);
+        shell_print_path(path);
     }
     printf(" -n 100 -p ");
-    print_quoted(has_one ? prompt : "Once upon a time");
+    shell_print_quoted(has_one ? prompt : "Once upon a time");
     printf("\n");
 }
 
@@ -202,9 +179,9 @@ static void print_adapter(const focal_run *run, const char *out)
     char model[FOCAL_RUN_VALUE];
     train_get_text(run, "start.from", model);
     printf("the model runs with it:\n  focal generate -m ");
-    print_quoted(model);
+    shell_print_quoted(model);
     printf(" --adapter ");
-    print_path(out);
+    shell_print_path(out);
     printf(" -n 100 -p 'Once upon a time'\n");
 }
 
@@ -221,7 +198,7 @@ static void print_end(const focal_run *run, const train_request *request,
     printf("\n");
     if (r->end == FOCAL_TRAIN_STOPPED) {
         printf("goes on with: focal %s ", request->verb);
-        print_path(out);
+        shell_print_path(out);
         printf("\n");
     }
     if (is_fit(run)) {
