@@ -307,7 +307,7 @@ focal_status foci_group_begin(const foci_start *start, const foci_run *run, cons
     for (int32_t n = 0; n < groups->shape.L; n++)
         if (groups->shape.layers[n]) b.last = n;
     memset(groups->numbers, 0, (size_t)groups->number_count * sizeof *groups->numbers);
-    if (!foci_run_has_routers(run) || !foci_run_has_data(run)) return FOCAL_OK;
+    if (!foci_run_is_grouped(run) || !foci_run_has_data(run)) return FOCAL_OK;
     const int64_t windows =
         foci_min64(order->window_count, foci_max64(BEGIN_TOKENS / order->length, 1));
     foci_feed feed;

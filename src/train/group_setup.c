@@ -42,7 +42,7 @@ static void choose_source(const foci_run *run, foci_groups_shape *shape)
         shape->seed = run->seed;
         shape->R = 1;
         shape->is_raw = shape->has_temperatures = false;
-    } else if (!foci_run_has_routers(run)) {
+    } else if (!foci_run_is_grouped(run)) {
         const bool is_scale = run->groups.method == FOCI_RUN_ONLY_SCALE;
         shape->source = is_scale ? FOCI_GROUPS_SCALE : FOCI_GROUPS_NONE;
         shape->K = shape->R = shape->routers = 1;
@@ -57,7 +57,7 @@ static focal_status check_width(focal_ctx *ctx, const foci_run *run, const foci_
                                 const foci_groups_shape *shape)
 {
     const int64_t most = (int64_t)shape->G / shape->routers * c->D;
-    const bool is_free = run->groups.init == FOCI_RUN_BEGIN_RANDOM || !foci_run_has_routers(run);
+    const bool is_free = run->groups.init == FOCI_RUN_BEGIN_RANDOM || !foci_run_is_grouped(run);
     if (shape->R <= most || is_free) return FOCAL_OK;
     return foci_fail(ctx, FOCAL_EINVAL,
                      "run: groups.width is %d, the heads of this model give a router %lld at most",
@@ -85,7 +85,7 @@ focal_status foci_group_setup(focal_ctx *ctx, const foci_run *run, const focal_m
         FOCAL_TRY(choose_layers(ctx, run, c, &shape));
     FOCAL_TRY(check_width(ctx, run, c, &shape));
     FOCAL_TRY(foci_groups_new(ctx, &shape, out));
-    (*out)->top = foci_run_has_routers(run) ? (int32_t)foci_min64(run->groups.top, shape.K) : 0;
+    (*out)->top = foci_run_is_grouped(run) ? (int32_t)foci_min64(run->groups.top, shape.K) : 0;
     (*out)->top_fit = (int32_t)foci_min64(run->groups.top_fit, shape.K);
     (*out)->window = (int32_t)run->groups.window;
     (*out)->sinks = (int32_t)run->groups.sinks;

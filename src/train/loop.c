@@ -32,6 +32,7 @@ typedef struct session {
     double peak_flops;
     foci_run_folder folder;
     foci_start start;
+    float *groups_before; /* their numbers before a step: its passes move the balance; or NULL */
     foci_optimiser *optimiser;
     foci_pace pace;
     foci_order order;
@@ -113,6 +114,16 @@ static focal_status open_optimiser(session *s)
     return foci_optimiser_new(s->start.trainable, &options, &s->optimiser);
 }
 
+/* Room for the numbers of groups as they were before a step. */
+static focal_status open_groups_before(session *s)
+{
+    const foci_groups *groups = s->start.groups;
+    if (!groups) return FOCAL_OK;
+    s->groups_before =
+        foci_alloc(s->ctx, (size_t)foci_max64(groups->number_count, 1), sizeof *groups->numbers);
+    return s->groups_before ? FOCAL_OK : FOCAL_ENOMEM;
+}
+
 /* The state of the newest checkpoint, or that of the beginning. */
 static focal_status resume(session *s)
 {
@@ -126,7 +137,7 @@ static focal_status resume(session *s)
     s->before = s->state.seconds;
     s->began = clock_now();
     if (s->is_resumed || !s->start.groups) return FOCAL_OK;
-    if (foci_run_has_routers(&s->run))
+    if (foci_run_is_grouped(&s->run) && foci_run_has_data(&s->run))
         foci_journal_note(&s->journal, "routers begin: a pass of the model, layer by layer");
     return foci_group_begin(&s->start, &s->run, &s->order, foci_journal_must_stop, &s->journal,
                             &s->is_unbegun);
@@ -167,7 +178,7 @@ static bool has_distant_pairs(const foci_run *run)
 static void warn_of_settings(const session *s)
 {
     const foci_run *run = &s->run;
-    const bool is_distant = foci_run_has_routers(run) || foci_run_is_near(run) ||
+    const bool is_distant = foci_run_is_grouped(run) || foci_run_is_near(run) ||
                             (foci_run_has_groups(run) && run->groups.method == FOCI_RUN_ONLY_SCALE);
     if (s->start.note[0] != '\0') foci_journal_warn(&s->journal, "%s", s->start.note);
     if (is_distant && foci_run_has_steps(run) && !has_distant_pairs(run))
@@ -176,11 +187,10 @@ static void warn_of_settings(const session *s)
                           "near keys and %lld sinks: groups have nothing to learn",
                           (long long)run->data.length, (long long)run->groups.window,
                           (long long)run->groups.sinks);
-    if (s->start.model && foci_run_has_steps(run) &&
-        run->data.length > s->start.model->config.context)
+    if (s->start.model && foci_run_has_steps(run) && run->data.length > s->start.made_for)
         foci_journal_warn(&s->journal,
                           "windows of %lld tokens (data.length), the model was made for %d",
-                          (long long)run->data.length, s->start.model->config.context);
+                          (long long)run->data.length, s->start.made_for);
     if (!foci_run_is_causal(run))
         foci_journal_note(
             &s->journal, "not causal: Sinkhorn balances whole sequences, so losses of steps are no "
@@ -199,6 +209,7 @@ static focal_status open_session(session *s, const char *folder)
     FOCAL_TRY(open_order(s));
     FOCAL_TRY(open_samples(s));
     FOCAL_TRY(open_optimiser(s));
+    FOCAL_TRY(open_groups_before(s));
     /* What is wrong with the settings is known by now: only a run that can begin leaves a folder.
      */
     bool is_changed = false;
@@ -214,6 +225,7 @@ static void close_session(session *s)
     foci_journal_close(&s->journal);
     foci_feed_close(&s->feed);
     foci_optimiser_free(s->optimiser);
+    foci_free(s->ctx, s->groups_before);
     foci_start_close(&s->start);
     foci_run_folder_close(&s->folder);
 }
@@ -400,7 +412,7 @@ static void watch_groups(session *s, double largest_load)
 static focal_status tell_step(session *s, const foci_batch_loss *loss, double norm, double rate)
 {
     const double seconds = seconds_now(s);
-    const bool has_groups = foci_run_has_routers(&s->run);
+    const bool has_groups = foci_run_is_grouped(&s->run);
     const foci_progress_clock clock = {.first_step = s->first_step,
                                        .step = s->state.step,
                                        .steps = s->pace.steps,
@@ -428,12 +440,19 @@ static focal_status tell_step(session *s, const foci_batch_loss *loss, double no
     return foci_journal_step(&s->journal, &told, seconds);
 }
 
-/* A step that is none: left out, or the end. */
+static size_t group_bytes(const session *s)
+{
+    return s->start.groups ? (size_t)s->start.groups->number_count * sizeof(float) : 0;
+}
+
+/* A step that is none: left out, or the end. The optimiser has not moved anything; the balance of
+ * groups has moved, pass by pass, and goes back. */
 static focal_status handle_spike(session *s, const char *why, bool *is_over)
 {
     const long long step = (long long)s->state.step + 1;
     const bool is_skipped = s->run.on_spike == FOCI_RUN_SPIKE_SKIP;
     foci_optimiser_skip(s->optimiser);
+    if (s->groups_before) memcpy(s->start.groups->numbers, s->groups_before, group_bytes(s));
     if (is_skipped && s->state.spikes.skips < FOCI_SPIKE_SKIPS) {
         s->state.spikes.skips++;
         s->state.step++;
@@ -457,6 +476,7 @@ static focal_status take_step(session *s, bool *is_over)
     foci_gradient_norm norm;
     char why[FOCI_SPIKE_SENTENCE];
     foci_start_ramp(&s->start, &s->run, s->state.step);
+    if (s->groups_before) memcpy(s->groups_before, s->start.groups->numbers, group_bytes(s));
     FOCAL_TRY(find_gradient(s, &sums, &pairs));
     const double loss = sums.nll / (double)s->feed.target_count;
     FOCAL_TRY(foci_optimiser_norm(s->optimiser, &norm));

@@ -17,7 +17,7 @@ bool foci_run_has_groups(const foci_run *run)
     return run->groups.count > 0;
 }
 
-bool foci_run_has_routers(const foci_run *run)
+bool foci_run_is_grouped(const foci_run *run)
 {
     return foci_run_has_groups(run) && run->groups.method != FOCI_RUN_ONLY_TEMPERATURE &&
            run->groups.method != FOCI_RUN_ONLY_WINDOW && run->groups.method != FOCI_RUN_ONLY_SCALE;
@@ -38,7 +38,7 @@ bool foci_run_has_steps(const foci_run *run)
 
 bool foci_run_is_causal(const foci_run *run)
 {
-    return !foci_run_has_routers(run) || !foci_run_has_steps(run) ||
+    return !foci_run_is_grouped(run) || !foci_run_has_steps(run) ||
            run->groups.balance != FOCI_RUN_BALANCE_SINKHORN;
 }
 
@@ -51,7 +51,7 @@ bool foci_run_has_data(const foci_run *run)
 /* Whether what is fitted sees fewer keys than the model, and so has something to learn from it. */
 static bool sees_less(const foci_run *run)
 {
-    return foci_run_has_routers(run) || foci_run_is_near(run);
+    return foci_run_is_grouped(run) || foci_run_is_near(run);
 }
 
 /* What is not given is as docs/MATH.md, 6.1 has it, and not as training from nothing does. */
@@ -150,7 +150,7 @@ static focal_status resolve_top(focal_ctx *ctx, foci_run *run)
     if (!foci_run_is_given(run, "groups.top")) run->groups.top = foci_min64(run->groups.top, K);
     if (!foci_run_is_given(run, "groups.top_fit"))
         run->groups.top_fit = foci_min64(run->groups.top_fit, K);
-    if (run->groups.top == 0 && foci_run_has_routers(run))
+    if (run->groups.top == 0 && foci_run_is_grouped(run))
         return foci_fail(ctx, FOCAL_EINVAL,
                          "run: groups.top is 0, which is window and sinks alone: for groups.method "
                          "= temperature or none");

@@ -11,7 +11,7 @@ focal_status foci_run_resolve_groups(focal_ctx *ctx, foci_run *run);
  * groups, by routers or by chance, whether they see window and sinks alone, whether anything
  * learns, and whether data is looked at at all. */
 bool foci_run_has_groups(const foci_run *run);
-bool foci_run_has_routers(const foci_run *run);
+bool foci_run_is_grouped(const foci_run *run);
 bool foci_run_is_near(const foci_run *run);
 bool foci_run_has_steps(const foci_run *run);
 bool foci_run_has_data(const foci_run *run);

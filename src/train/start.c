@@ -229,6 +229,7 @@ static focal_status freeze_model(foci_start *s, const foci_run *run)
                                                                                      : FOCAL_BF16,
                                          .has_precision = true};
     FOCAL_TRY(focal_model_open(s->ctx, run->start.from, &options, &s->model));
+    s->made_for = s->model->config.context;
     FOCAL_TRY(check_source(s, run, s->model));
     if (run->groups.method == FOCI_RUN_LORA) {
         FOCAL_TRY(begin_low_ranks(s, run));

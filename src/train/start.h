@@ -21,6 +21,7 @@ typedef struct foci_start {
     foci_low_ranks *low_ranks;   /* likewise, of groups.method = lora */
     foci_trainable *only_groups; /* the same model and groups, of which groups alone learn: for the
                                     steps of groups.first; NULL: there are none */
+    int32_t made_for;            /* tokens that `model` was made for, before the run's windows */
     char note[FOCI_START_NOTE];  /* a sentence about what looks odd, or "" */
 } foci_start;
 
