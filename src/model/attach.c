@@ -75,6 +75,9 @@ static focal_status check_parts(const focal_model *model, const focal_adapter *a
     if (o->has_no_groups && !adapter->groups->shape.has_temperatures)
         return foci_fail(model->ctx, FOCAL_EINVAL, "%s: the adapter has no temperatures",
                          adapter->path);
+    if (o->has_no_temperatures && !has_layers)
+        return foci_fail(model->ctx, FOCAL_EINVAL, "%s: the adapter has temperatures alone",
+                         adapter->path);
     if (sees_all && (o->top != 0 || o->has_no_distant || o->has_window || o->has_sinks))
         return foci_fail(model->ctx, FOCAL_EINVAL,
                          "%s: temperatures alone see all keys: they take no top, window or sinks",

@@ -396,7 +396,7 @@ static focal_status copy_layer(const foci_chains *from, foci_chains *to, int32_t
 focal_status foci_chains_copy(const foci_chains *from, foci_chains *to)
 {
     focal_status status = FOCAL_OK;
-    foci_chains_truncate(to, 0);
+    if (to->taken_pages > 0) foci_chains_truncate(to, 0); /* else what was reserved would go */
     for (int32_t n = 0; status == FOCAL_OK && n < from->shape.L; n++)
         if (from->layers[n].set) status = copy_layer(from, to, n);
     if (status != FOCAL_OK) foci_chains_truncate(to, 0);
