@@ -30,12 +30,12 @@ static void write_fit_command(foci_page *page, const foci_fit *fit, const char *
 {
     if (fit->has_run_file) {
         put(page, "focal fit ");
-        foci_page_word(page, fit->path, true);
+        foci_page_word(page, fit->path);
         put(page, "/run.conf -o ");
-        foci_page_word(page, place, true);
+        foci_page_word(page, place);
     } else {
         put(page, "focal info ");
-        foci_page_word(page, fit->path, true);
+        foci_page_word(page, fit->path);
         put(page, "  # has no run.conf: this shows what is known of its fit");
     }
     put(page, "\n");
@@ -44,14 +44,16 @@ static void write_fit_command(foci_page *page, const foci_fit *fit, const char *
 static void write_measure_command(foci_page *page, const foci_fit_measure *m, const char *place)
 {
     put(page, "focal eval groups -m ");
-    foci_page_word(page, m->model, true);
+    foci_page_word(page, m->model);
     put(page, " --adapter ");
-    foci_page_word(page, place, true);
+    foci_page_word(page, place);
     for (int32_t n = 0; n < m->text_count; n++) {
         put(page, " ");
-        foci_page_word(page, m->names[n], true);
+        foci_page_word(page, m->names[n]);
     }
-    (void)fprintf(page->file, " -c %d --rounds %d", (int)m->context, (int)m->rounds);
+    (void)fprintf(page->file, " -c %d -b %d --rounds %d --precision ", (int)m->context,
+                  (int)m->batch, (int)m->rounds);
+    foci_page_word(page, m->precision);
     const char *before = " --top ";
     for (int32_t n = 0; n < m->setting_count; n++) {
         if (m->settings[n].kind != FOCI_FIT_TOP) continue;
@@ -77,7 +79,7 @@ static void write_commands(foci_page *page, const foci_fits *fits)
     put(page, "focal report");
     for (int32_t n = 0; n < fits->count; n++) {
         put(page, " ");
-        foci_page_word(page, place_of(fits, n, place), true);
+        foci_page_word(page, place_of(fits, n, place));
     }
     put(page, "</pre>\n");
 }

@@ -9,7 +9,6 @@
 
 #include "base/ctx.h"
 #include "base/error.h"
-#include "base/sizes.h"
 #include "focal/adapter.h"
 #include "io/file.h"
 #include "io/json.h"
@@ -20,7 +19,10 @@ enum { LOG_MOST = 64 << 20, MEASURE_MOST = 64 << 20 };
 /* What is no plain text is shown as "?". */
 static void copy_plain(char *to, size_t room, const char *from, size_t bytes)
 {
-    (void)snprintf(to, room, "%.*s", (int)foci_min64((int64_t)bytes, 64), from);
+    enum { MOST = 64 };
+    if (bytes > MOST)
+        for (bytes = MOST; bytes > 0 && ((unsigned char)from[bytes] & 0xC0) == 0x80;) bytes--;
+    (void)snprintf(to, room, "%.*s", (int)bytes, from);
     if (foci_text_is_plain(foci_text_of(to))) return;
     for (char *c = to; *c; c++)
         if ((unsigned char)*c < 0x20 || (unsigned char)*c >= 0x7F) *c = '?';

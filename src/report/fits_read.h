@@ -55,7 +55,7 @@ typedef struct foci_fit_typical {
 typedef struct foci_fit_measure {
     char version[FOCI_FIT_NAME], model[FOCI_FIT_NAME], precision[FOCI_FIT_NAME];
     char fingerprint[FOCI_FIT_NAME], adapter_checksum[FOCI_FIT_NAME]; /* of what was measured */
-    int32_t context, rounds, threads;
+    int32_t context, batch, rounds, threads;
     int32_t text_count, setting_count;
     char names[FOCI_FIT_TEXTS][FOCI_FIT_NAME];
     int64_t tokens[FOCI_FIT_TEXTS];

@@ -166,20 +166,20 @@ bool foci_word_quote(const char *word, char *out, size_t room)
     return true;
 }
 
-void foci_page_word(foci_page *page, const char *word, bool is_html)
+void foci_page_word(foci_page *page, const char *word)
 {
     const bool is_plain = is_plain_word(word);
     if (!is_plain) (void)fputs("'", page->file);
     for (; *word; word++) {
         char letter[5] = {*word};
+        const bool has_more = (unsigned char)*word >= 0xC0;
         /* a character is kept together: what is no UTF-8 is then seen to be none */
-        for (int n = 1; n < 4 && ((unsigned char)word[1] & 0xC0) == 0x80; n++) letter[n] = *++word;
-        if (*word == '\'')
+        for (int n = 1; has_more && n < 4 && ((unsigned char)word[1] & 0xC0) == 0x80; n++)
+            letter[n] = *++word;
+        if (letter[0] == '\'')
             (void)fputs("'\\''", page->file);
-        else if (is_html)
-            foci_page_text(page, letter);
         else
-            (void)fputs(letter, page->file);
+            foci_page_text(page, letter);
     }
     if (!is_plain) (void)fputs("'", page->file);
 }

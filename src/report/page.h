@@ -33,7 +33,7 @@ void foci_page_drop(foci_page *page);
 void foci_page_text(foci_page *page, const char *text);
 
 /* A word of a command: in single quotes where the shell would see more than letters. */
-void foci_page_word(foci_page *page, const char *word, bool is_html);
+void foci_page_word(foci_page *page, const char *word);
 
 /* The same as a text. False, with nothing written, where four times its bytes and 3 do not fit. */
 bool foci_word_quote(const char *word, char *out, size_t room);

@@ -31,10 +31,6 @@ void foci_runs_settings(foci_page *page, const foci_runs *runs);
 void foci_runs_samples(foci_page *page, const foci_runs *runs);
 void foci_runs_reproduction(foci_page *page, const foci_runs *runs);
 
-/* How to make the runs again, for a page and for a document: what they differ in from the first
- * run, as a line of the shell without its end. */
-void foci_runs_command(foci_page *page, const foci_runs *runs, int32_t run, bool is_html);
-
 /* "at most ", "" or "more than ": what stands before a size. */
 const char *foci_equal_text(foci_equal kind);
 

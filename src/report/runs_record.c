@@ -89,17 +89,18 @@ void foci_runs_samples(foci_page *page, const foci_runs *runs)
     put(page, "</section>\n");
 }
 
-void foci_runs_command(foci_page *page, const foci_runs *runs, int32_t run, bool is_html)
+/* What a run differs in from the first one, as a line of the shell without its end. */
+static void write_command(foci_page *page, const foci_runs *runs, int32_t run)
 {
     put(page, "focal train run.conf");
     for (int key = 0; key < FOCI_RUN_KEYS; key++) {
         const char *value = foci_run_folder_value(runs->runs[run], key);
         if (strcmp(value, foci_run_folder_value(runs->runs[0], key)) == 0) continue;
         (void)fprintf(page->file, " --set %s=", foci_run_keys[key].name);
-        foci_page_word(page, value, is_html);
+        foci_page_word(page, value);
     }
     put(page, " -o ");
-    foci_page_word(page, runs->runs[run]->name, is_html);
+    foci_page_word(page, runs->runs[run]->name);
 }
 
 /* Version, kernel, threads and machine of a run are those of an earlier one. */
@@ -142,7 +143,7 @@ void foci_runs_reproduction(foci_page *page, const foci_runs *runs)
     put(page, "<p>With the first run file below as <code>run.conf</code> (the results do not "
               "depend on the number of threads):</p>\n<pre>");
     for (int32_t n = 0; n < runs->run_count; n++) {
-        foci_runs_command(page, runs, n, true);
+        write_command(page, runs, n);
         put(page, "\n");
     }
     (void)fprintf(page->file,

@@ -17,7 +17,7 @@ enum { NOTES = 8, NOTE_BYTES = 512 };
 static const char good[] =
     "{\"measure\":\"groups\",\"focal\":\"0.1.0\",\"model\":\"<i>m</i>.gguf\",\"precision\":\"f32\","
     "\"fingerprint\":\"" ADAPTER_DIGITS "\",\"adapter_checksum\":\"CHECKSUM\","
-    "\"context\":512,\"rounds\":1,\"threads\":2,"
+    "\"context\":512,\"batch\":1024,\"rounds\":1,\"threads\":2,"
     "\"texts\":[{\"name\":\"a<b>.txt\",\"tokens\":511},{\"name\":\"c.txt\",\"tokens\":99}],"
     "\"settings\":["
     "{\"kind\":\"dense\",\"loss\":3.5,\"kept\":1.0,\"tokens_per_second\":100.0,"
@@ -364,7 +364,8 @@ static void the_page_says_how_to_make_it_again(void **state)
                    "focal fit %s/run.conf -o again/%s-2\nfocal info %s  # has no run.conf",
                    a.path, name, a.path, name, b.path);
     assert_has(page, want);
-    (void)snprintf(want, sizeof want, "--adapter %s 'a&lt;b&gt;.txt' c.txt -c 512 --rounds 1",
+    (void)snprintf(want, sizeof want,
+                   "--adapter %s 'a&lt;b&gt;.txt' c.txt -c 512 -b 1024 --rounds 1 --precision f32",
                    b.path);
     assert_has(page, want);
     (void)snprintf(want, sizeof want, "focal report again/%s again/%s-2 %s</pre>", name, name,
