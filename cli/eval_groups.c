@@ -11,6 +11,8 @@
 #include "output.h"
 #include "overwrite.h"
 
+enum { CONTEXT = 8192 }; /* tokens of a text, where the model has as many */
+
 typedef struct groups_options {
     model_choice model;
     cli_texts adapters, files;
@@ -157,7 +159,7 @@ static int check_adapters(focal_ctx *ctx, focal_model *model, const cli_texts *a
     return status == FOCAL_OK ? CLI_DONE : cli_fail_ctx(ctx, status);
 }
 
-static int run(const groups_options *o)
+static int run(groups_options *o)
 {
     static groups_texts texts; /* too large for a stack */
     focal_ctx *ctx = NULL;
@@ -169,6 +171,10 @@ static int run(const groups_options *o)
     if (code == CLI_DONE && !tokenizer)
         code = cli_fail("%s: there is no tokenizer beside the weights", o->model.name);
     if (code == CLI_DONE) code = check_adapters(ctx, model, &o->adapters);
+    if (code == CLI_DONE && o->context < 0) {
+        const int32_t most = focal_model_describe(model).context;
+        o->context = most > 0 && most < CONTEXT ? most : CONTEXT;
+    }
     if (code == CLI_DONE) cli_warn_context(model, o->context);
     for (int32_t n = 0; code == CLI_DONE && n < o->files.count; n++)
         code = read_text(ctx, tokenizer, o->files.items[n], &texts);
@@ -200,14 +206,17 @@ static int check_output(const groups_options *o)
 int cli_eval_groups(int argc, char **argv)
 {
     static groups_options o; /* lists of texts are large */
-    o.context = 8192;
+    o.context = -1;          /* not given */
     o.rounds = 3;
     const cli_option options[] = {
         cli_model_option(&o.model),
         {"adapter", 0, CLI_TEXTS, &o.adapters, "DIR", "what focal fit left; may come again", 0, 0,
          NULL, NULL},
         {"ctx-size", 'c', CLI_INT, &o.context, "N",
-         "the first so many tokens of each text; 0: the model's [8192]", 0, 1 << 27, NULL, NULL},
+         "the first so many tokens of each text; 0: the model's [8192, or the model's where those "
+         "are "
+         "fewer]",
+         0, 1 << 27, NULL, NULL},
         {"top", 0, CLI_LIST, &o.tops, "K,...",
          "numbers of groups, 0: window and sinks alone; default: 0,1,2,4,... and all", 0, 64, NULL,
          NULL},

@@ -74,10 +74,11 @@ static int check_texts(const fit_request *f, const focal_run *run)
 {
     char method[FOCAL_RUN_VALUE] = "";
     (void)focal_run_get(run, "groups.method", method);
-    if (f->train.texts.count > 0 || f->run_file || strcmp(method, "none") == 0 ||
-        strcmp(method, "random") == 0)
-        return CLI_DONE;
-    return cli_wrong("fit: texts to fit groups on; see focal fit --help");
+    const bool is_blind = strcmp(method, "none") == 0 || strcmp(method, "random") == 0;
+    if (is_blind && f->train.texts.count > 0)
+        return cli_wrong("fit: --method %s looks at no text: leave them out", method);
+    if (is_blind || f->train.texts.count > 0 || f->run_file) return CLI_DONE;
+    return cli_wrong("fit: no text is named that groups are fitted on; see focal fit --help");
 }
 
 /* All settings but the shards: the run file's, then the paper's, then options, then --set. */
@@ -225,10 +226,16 @@ static int start(fit_request *f)
     const int code = find_run_file(f);
     if (code != CLI_DONE) return code;
     if (r->texts.count == 0 && !f->run_file && !f->model)
-        return cli_wrong("fit: texts, a run file, or the folder of a run; see focal fit --help");
+        return cli_wrong("fit: name texts, a run file, or the folder of a run; see focal fit "
+                         "--help");
     if (!f->model && !f->run_file && !r->out && r->texts.count == 1 &&
         access(r->texts.items[0], F_OK) != 0)
         return cli_fail("%s: %s", r->texts.items[0], strerror(errno));
+    if (!f->model && !f->run_file && !r->out && r->texts.count == 1 &&
+        text_has(r->texts.items[0], "adapter_config.json"))
+        return cli_fail("%s: is an adapter without the run.conf of its fit: there is nothing to go "
+                        "on with",
+                        r->texts.items[0]);
     if (!f->model && !f->run_file)
         return cli_wrong("fit: -m MODEL says what groups are fitted to; see focal fit --help");
     if (!r->out) return cli_wrong("fit: -o DIR says where the adapter goes; see focal fit --help");
@@ -246,8 +253,8 @@ static int start(fit_request *f)
     "tokens a token looks at, and a temperature for each head. The folder gets the adapter,\n"     \
     "which --adapter takes elsewhere, and settings, logs and checkpoints beside it. A fit that\n"  \
     "was stopped or killed goes on when the same command, or focal fit DIR, is given again.\n"     \
-    "Ctrl-C saves and ends, a second one ends at once. All keys of run files can be set:\n"        \
-    "focal train --keys lists them."
+    "Ctrl-C saves and ends, one more some seconds later ends at once. All keys of run files\n"     \
+    "can be set: focal train --keys lists them."
 
 int cli_fit(int argc, char **argv)
 {
@@ -286,8 +293,10 @@ int cli_fit(int argc, char **argv)
                        "what routers begin with [heads]"),
         fit_text_row(settings, "groups.layers", "layers", "LIST",
                      "that get a router, as in 0,2,5-7 [all]"),
-        fit_choice_row(settings, "objective", "objective", "lm|kl",
-                       "loss on the text, or distance from the model without groups [kl]"),
+        fit_choice_row(
+            settings, "objective", "objective", "lm|kl",
+            "loss on the text, or distance from the model without groups [kl; lm where no key is "
+            "hidden]"),
         fit_int_row(settings, "schedule.steps", "steps", "N", "steps [250]", 1, 1e9),
         fit_int_row(settings, "data.length", "length", "N", "tokens of a sequence [2048]", 2,
                     1 << 20),
@@ -304,8 +313,8 @@ int cli_fit(int argc, char **argv)
         {"minutes", 0, CLI_NUMBER, &r->minutes, "X",
          "time after which it ends; without --steps the only limit", 0.001, 1e6, NULL, NULL},
         {"paper", 0, CLI_FLAG, &f.is_paper, NULL,
-         "the second paper's form: 4 shared groups a layer, Sinkhorn, sigmoid, loss on the text; "
-         "not causal",
+         "the second paper's form: 4 shared groups a layer, Sinkhorn, sigmoid, random start, no "
+         "repeats, loss on the text; not causal",
          0, 0, NULL, NULL},
         {"set", 0, CLI_TEXTS, &r->sets, "KEY=VALUE", "any key of run files", 0, 0, NULL, NULL},
         {"quiet", 'q', CLI_FLAG, &r->is_quiet, NULL, "only what goes wrong", 0, 0, NULL, NULL},

@@ -27,8 +27,8 @@ static const struct {
             {"minutes", THAT_LEARN},
             {"lr", THAT_LEARN},
             {"length", THAT_LEARN "|start"},
-            {"batch", THAT_LEARN "|start"},
-            {"repeat", THAT_LEARN "|start"},
+            {"batch", THAT_LEARN},
+            {"repeat", THAT_LEARN},
             {"special", THAT_LEARN "|start"}}; /* whose routers begin with the text */
 
 static bool is_listed(const char *list, const char *word)

@@ -21,6 +21,11 @@ static bool is_lora(const focal_adapter_info *a)
     return strcmp(a->kind, "lora") == 0;
 }
 
+static bool has_routers(const focal_adapter_info *a)
+{
+    return strcmp(a->form, "unit") == 0 || strcmp(a->form, "raw") == 0;
+}
+
 static void print_lora_lines(const focal_adapter_info *a)
 {
     printf("%-12s rank %d, alpha %g, so times %.6g\n", "LoRA", a->rank, a->alpha, a->scale);
@@ -67,7 +72,8 @@ static void print_group_lines(const focal_adapter_info *a)
     else
         print_router_lines(a);
     printf("%-12s %s\n", "temperatures", a->has_temperatures ? "one a head" : "none");
-    printf("%-12s %s\n", "balance", a->is_causal ? "causal" : "over whole texts: not causal");
+    if (has_routers(a))
+        printf("%-12s %s\n", "balance", a->is_causal ? "causal" : "over whole texts: not causal");
 }
 
 static void print_lines(const focal_adapter_info *a)

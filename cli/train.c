@@ -165,8 +165,8 @@ static int start(train_request *request, const char *from)
     "which picks a model that they and the minutes can fill. The folder gets\n"                    \
     "settings, logs, checkpoints and at the end the model. A run that was stopped or killed "      \
     "goes\n"                                                                                       \
-    "on when the same command, or focal train DIR, is given again. Ctrl-C saves and ends, a\n"     \
-    "second one ends at once."
+    "on when the same command, or focal train DIR, is given again. Ctrl-C saves and ends,\n"       \
+    "one more some seconds later ends at once."
 
 int cli_train(int argc, char **argv)
 {

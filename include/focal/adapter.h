@@ -64,8 +64,8 @@ typedef struct focal_attach_options {
 } focal_attach_options;
 
 /* The model runs with the adapter from now on, and reads it: it must stay open until the model is
- * closed or another (or NULL: none) is attached. Caches of the model that hold tokens were made
- * without it and are refused. FOCAL_EINVAL says in what the adapter's model differs from this. */
+ * closed or another (or NULL: none) is attached. Caches of the model that were made before are
+ * refused. FOCAL_EINVAL says in what the adapter's model differs from this. */
 FOCAL_API focal_status focal_model_attach(focal_model *model, const focal_adapter *adapter,
                                           const focal_attach_options *options);
 

@@ -49,6 +49,7 @@ typedef struct focal_train_step {
     bool has_kl;               /* the next is a number */
     double kl;                 /* mean divergence from the model without groups, in nats */
     bool has_groups;           /* routers, and the next are theirs */
+    bool has_kept;             /* some pair of tokens is distant: the next is a number */
     double kept;               /* share of the distant pairs of tokens that attention sees */
     double largest_group;      /* share of the keys that the fullest group of any router has */
     double mean_largest_group; /* and of the fullest of each router, the mean */

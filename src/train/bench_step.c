@@ -138,7 +138,7 @@ focal_train_cost focal_train_bench_cost(const focal_train_bench *bench)
     focal_train_cost cost = {.tokens = (int64_t)s->batch * s->length};
     const double pairs = 0.5 * s->length * (s->length + 1.0) * s->batch;
     cost.parameter_count = foci_parameter_count(t);
-    cost.flops = foci_step_flops(t, (double)cost.tokens, pairs);
+    cost.flops = foci_step_flops(t, false, (double)cost.tokens, pairs);
     cost.parameter_bytes = t->weight_count * sizeof(float) + 3 * t->gradient_count * sizeof(float) +
                            t->rounded_count * sizeof(uint16_t);
     const foci_backward_options options = {.recompute = (foci_recompute)s->recompute};

@@ -12,6 +12,22 @@
 
 enum { LINE_BYTES = FOCI_RUN_VALUE + 128 };
 
+/* Whether a key of groups says something about what the method makes. */
+static bool is_of_method(const foci_run *run, const char *key)
+{
+    static const char *const all[] = {"groups.method", "groups.layers"},
+                             *const near[] = {"groups.window", "groups.sinks"},
+                             *const random[] = {"groups.count", "groups.top", "groups.scope",
+                                                "groups.mode"};
+    for (size_t n = 0; n < FOCAL_COUNT(all); n++)
+        if (strcmp(key, all[n]) == 0) return true;
+    for (size_t n = 0; n < FOCAL_COUNT(near); n++)
+        if (strcmp(key, near[n]) == 0) return foci_run_has_groups(run);
+    for (size_t n = 0; n < FOCAL_COUNT(random); n++)
+        if (strcmp(key, random[n]) == 0) return foci_run_is_grouped(run);
+    return foci_run_is_grouped(run) && run->groups.method != FOCI_RUN_RANDOM;
+}
+
 /* Where the data and the model lay, and how the run was kept and shown, is of no use elsewhere. */
 static bool is_told(const foci_run *run, const char *key)
 {
@@ -22,8 +38,7 @@ static bool is_told(const foci_run *run, const char *key)
     for (size_t n = 0; n < FOCAL_COUNT(beginnings); n++)
         if (strncmp(key, beginnings[n], strlen(beginnings[n])) == 0) return false;
     if (strncmp(key, "lora.", strlen("lora.")) == 0) return is_lora;
-    return !is_lora || strncmp(key, "groups.", strlen("groups.")) != 0 ||
-           strcmp(key, "groups.method") == 0 || strcmp(key, "groups.layers") == 0;
+    return strncmp(key, "groups.", strlen("groups.")) != 0 || is_of_method(run, key);
 }
 
 /* "key": value, with numbers and truth as JSON has them and all else as text. No value that is told

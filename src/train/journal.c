@@ -93,8 +93,9 @@ focal_status foci_journal_step(foci_journal *journal, const focal_train_step *st
                                      real_field("seconds", seconds)};
     int used = 4;
     if (step->has_kl) points[used++] = (point){"kl", "loss/kl", step->kl};
-    if (step->has_groups) {
+    if (step->has_groups && step->has_kept)
         points[used++] = (point){"kept", "groups/kept", step->kept};
+    if (step->has_groups) {
         points[used++] = (point){"largest_group", "groups/largest", step->largest_group};
         points[used++] =
             (point){"mean_largest_group", "groups/mean_largest", step->mean_largest_group};

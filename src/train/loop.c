@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -49,6 +50,7 @@ typedef struct session {
     double valid_kl;                            /* of its last validation; NaN: none yet */
     bool has_samples;
     foci_collapse collapse;
+    bool is_told_short; /* documents without a distant pair */
     focal_train_end end;
 } session;
 
@@ -156,37 +158,76 @@ static focal_status open_samples(session *s)
     return foci_sample_check(s->start.trainable, &s->run);
 }
 
-/* Shards that lie in the folder of the run are found there when it was moved, also where another
- * run has taken its place. */
-static void find_shards(session *s, const char *folder)
+static bool is_same_place(const char *a, const char *b)
 {
-    char *shards = s->run.data.shards, moved[FOCI_RUN_TEXT];
-    const char *name = strrchr(shards, '/');
-    const bool is_named = strcmp(name ? name + 1 : shards, "shards") == 0;
-    if (shards[0] == '\0' || (access(shards, F_OK) == 0 && !is_named)) return;
-    if (snprintf(moved, sizeof moved, "%s/shards", folder) >= FOCI_RUN_TEXT) return;
-    if (access(moved, F_OK) == 0) memcpy(shards, moved, sizeof moved);
+    struct stat of_a, of_b;
+    return stat(a, &of_a) == 0 && stat(b, &of_b) == 0 && of_a.st_dev == of_b.st_dev &&
+           of_a.st_ino == of_b.st_ino;
 }
 
-/* Whether some pair of a window is neither near nor with a sink. */
-static bool has_distant_pairs(const foci_run *run)
+/* Shards that lie in the folder of the run are found there when it was moved, also where another
+ * run has taken its place. A run that begins takes those that it names: beside others in its
+ * folder they could not be told from moved ones later. */
+static focal_status find_shards(session *s, const char *folder)
 {
-    return run->data.length > run->groups.window + run->groups.sinks + 1;
+    char *shards = s->run.data.shards, moved[FOCI_RUN_TEXT], settings[FOCI_RUN_TEXT];
+    const char *name = strrchr(shards, '/');
+    const bool is_there = access(shards, F_OK) == 0;
+    const bool is_named = strcmp(name ? name + 1 : shards, "shards") == 0;
+    if (shards[0] == '\0' || (is_there && !is_named)) return FOCAL_OK;
+    if (snprintf(moved, sizeof moved, "%s/shards", folder) >= FOCI_RUN_TEXT ||
+        snprintf(settings, sizeof settings, "%s/run.conf", folder) >= FOCI_RUN_TEXT ||
+        access(moved, F_OK) != 0 || is_same_place(shards, moved))
+        return FOCAL_OK;
+    if (is_there && access(settings, F_OK) != 0)
+        return foci_fail(
+            s->ctx, FOCAL_EINVAL,
+            "run: data.shards is %.300s, and %.300s is there too: take another folder, "
+            "or remove those",
+            shards, moved);
+    memcpy(shards, moved, sizeof moved);
+    return FOCAL_OK;
+}
+
+/* Whether some pair of so many tokens is neither near nor with a sink. */
+static bool has_distant_pairs(const foci_run *run, int64_t tokens)
+{
+    return tokens > run->groups.window + run->groups.sinks + 1;
+}
+
+/* What learns, if anything does, may learn nothing, or not be judged. */
+static void warn_of_groups(const session *s)
+{
+    const foci_run *run = &s->run;
+    const foci_validation *v = &s->validation;
+    const bool is_distant = foci_run_is_grouped(run) || foci_run_is_near(run) ||
+                            run->groups.method == FOCI_RUN_ONLY_SCALE;
+    if (!foci_run_has_groups(run) || !foci_run_has_steps(run) || !is_distant) return;
+    if (!has_distant_pairs(run, run->data.length))
+        foci_journal_warn(&s->journal,
+                          "windows of %lld tokens (data.length) have no distant pair behind %lld "
+                          "near keys and %lld sinks: groups have nothing to learn",
+                          (long long)run->data.length, (long long)run->groups.window,
+                          (long long)run->groups.sinks);
+    else if (v->windows > 0 && !has_distant_pairs(run, v->order.length))
+        foci_journal_warn(&s->journal,
+                          "the text for validation is one window of %d tokens, without a distant "
+                          "pair, so it will not tell what groups cost: more text, or a larger "
+                          "data.valid_share",
+                          v->order.length);
+    if (foci_run_is_grouped(run) && run->groups.top_fit == run->groups.count)
+        foci_journal_warn(&s->journal,
+                          "groups.top_fit is %lld of %lld groups: nothing is hidden while they "
+                          "learn",
+                          (long long)run->groups.top_fit, (long long)run->groups.count);
 }
 
 /* What is odd about the settings, and does not keep a run from beginning. */
 static void warn_of_settings(const session *s)
 {
     const foci_run *run = &s->run;
-    const bool is_distant = foci_run_is_grouped(run) || foci_run_is_near(run) ||
-                            (foci_run_has_groups(run) && run->groups.method == FOCI_RUN_ONLY_SCALE);
     if (s->start.note[0] != '\0') foci_journal_warn(&s->journal, "%s", s->start.note);
-    if (is_distant && foci_run_has_steps(run) && !has_distant_pairs(run))
-        foci_journal_warn(&s->journal,
-                          "windows of %lld tokens (data.length) have no distant pair behind %lld "
-                          "near keys and %lld sinks: groups have nothing to learn",
-                          (long long)run->data.length, (long long)run->groups.window,
-                          (long long)run->groups.sinks);
+    warn_of_groups(s);
     if (s->start.model && foci_run_has_steps(run) && run->data.length > s->start.made_for)
         foci_journal_warn(&s->journal,
                           "windows of %lld tokens (data.length), the model was made for %d",
@@ -201,7 +242,7 @@ static focal_status open_session(session *s, const char *folder)
 {
     FOCAL_TRY(foci_run_resolve(s->ctx, &s->run));
     FOCAL_TRY(check_sizes(s));
-    find_shards(s, folder);
+    FOCAL_TRY(find_shards(s, folder));
     foci_run_make_paths_whole(&s->run);
     FOCAL_TRY(foci_pace_open(s->ctx, &s->run, &s->pace));
     FOCAL_TRY(foci_start_open(s->ctx, &s->run, &s->start));
@@ -393,7 +434,8 @@ static void note_speed(session *s, double tokens, double pairs, double seconds)
 {
     const double newest = s->tokens_per_second > 0.0 ? 0.1 : 1.0;
     if (!(seconds > 0.0)) return;
-    const double flops = foci_step_flops(s->start.trainable, tokens, pairs);
+    const bool has_teacher = s->run.objective == FOCI_RUN_KL;
+    const double flops = foci_step_flops(s->start.trainable, has_teacher, tokens, pairs);
     s->tokens_per_second += newest * (tokens / seconds - s->tokens_per_second);
     s->flops_per_second += newest * (flops / seconds - s->flops_per_second);
     s->state.step_seconds += seconds;
@@ -407,6 +449,21 @@ static void watch_groups(session *s, double largest_load)
                       "groups collapse: %.0f %% of the keys of a router are in one group, and were "
                       "for %d steps; a higher groups.rate or a lower optimiser.lr keeps them apart",
                       100.0 * largest_load, FOCI_COLLAPSE_STEPS);
+}
+
+/* A warning, once: windows may be long and the documents in them short. */
+static void watch_documents(session *s, const foci_batch_loss *loss)
+{
+    const foci_run *run = &s->run;
+    if (s->is_told_short || loss->distant_pairs > 0 || !has_distant_pairs(run, run->data.length))
+        return;
+    s->is_told_short = true;
+    foci_journal_warn(&s->journal,
+                      "no document of step %lld has a distant pair behind %lld near keys and %lld "
+                      "sinks: groups learn nothing from it; longer documents, a smaller "
+                      "groups.window, or data.cross_documents = true",
+                      (long long)s->state.step, (long long)run->groups.window,
+                      (long long)run->groups.sinks);
 }
 
 static focal_status tell_step(session *s, const foci_batch_loss *loss, double norm, double rate)
@@ -432,10 +489,12 @@ static focal_status tell_step(session *s, const foci_batch_loss *loss, double no
         .has_kl = loss->kl_rows > 0,
         .kl = loss->kl_rows > 0 ? loss->kl / (double)loss->kl_rows : 0.0,
         .has_groups = has_groups,
+        .has_kept = loss->distant_pairs > 0,
         .kept =
             loss->distant_pairs > 0 ? (double)loss->kept_pairs / (double)loss->distant_pairs : 0.0,
         .largest_group = loss->largest_load,
         .mean_largest_group = loss->mean_largest_load};
+    if (has_groups) watch_documents(s, loss);
     if (has_groups) watch_groups(s, loss->largest_load);
     return foci_journal_step(&s->journal, &told, seconds);
 }

@@ -59,10 +59,12 @@ void foci_progress_text(const foci_progress *progress, char out[FOCI_PROGRESS_LI
     if (progress->has_kl && fabs(progress->kl) < 1e6)
         used +=
             snprintf(out + used, (size_t)(FOCI_PROGRESS_LINE - used), "  kl %6.4f", progress->kl);
+    if (progress->has_groups && progress->has_kept)
+        used += snprintf(out + used, (size_t)(FOCI_PROGRESS_LINE - used), "  kept %2.0f %%",
+                         100.0 * progress->kept);
     if (progress->has_groups)
         used += snprintf(out + used, (size_t)(FOCI_PROGRESS_LINE - used),
-                         "  kept %2.0f %%  largest group %2.0f %%", 100.0 * progress->kept,
-                         100.0 * progress->largest_group);
+                         "  largest group %2.0f %%", 100.0 * progress->largest_group);
     if (progress->tokens_per_second > 0.0 && progress->tokens_per_second < 1e12) {
         print_count((int64_t)(progress->tokens_per_second + 0.5), rate);
         used += snprintf(out + used, (size_t)(FOCI_PROGRESS_LINE - used), "  %7s tok/s", rate);

@@ -9,12 +9,12 @@ enum { FOCI_PROGRESS_LINE = 256, FOCI_PROGRESS_TIME = 32 };
 
 /* How far a run is. */
 typedef struct foci_progress {
-    int64_t step, steps;      /* done, and of the whole run; 0: not known */
-    double loss;              /* may be NaN */
-    double tokens_per_second; /* 0: not known yet */
-    double peak_share;        /* of the machine's peak, 0..1; 0: not known */
-    double seconds_left;      /* below 0: not known */
-    bool has_kl, has_groups;  /* whether there are the next ones */
+    int64_t step, steps;               /* done, and of the whole run; 0: not known */
+    double loss;                       /* may be NaN */
+    double tokens_per_second;          /* 0: not known yet */
+    double peak_share;                 /* of the machine's peak, 0..1; 0: not known */
+    double seconds_left;               /* below 0: not known */
+    bool has_kl, has_kept, has_groups; /* whether there are the next ones */
     double kl;
     double kept, largest_group; /* shares */
 } foci_progress;

@@ -77,6 +77,7 @@ void focal_train_line(const focal_train_step *step, char out[FOCAL_TRAIN_LINE])
                                     .has_kl = step->has_kl,
                                     .has_groups = step->has_groups,
                                     .kl = step->kl,
+                                    .has_kept = step->has_kept,
                                     .kept = step->kept,
                                     .largest_group = step->largest_group};
     foci_progress_text(&progress, out);

@@ -115,6 +115,10 @@ static focal_status check_frozen(focal_ctx *ctx, const foci_run *run)
                          (long long)run->groups.first);
     if (run->groups.count < 1)
         return foci_fail(ctx, FOCAL_EINVAL, "run: learn = groups with groups.count = 0");
+    if (run->optimiser.kind == FOCI_RUN_MUON)
+        return foci_fail(ctx, FOCAL_EINVAL,
+                         "run: optimiser.kind is muon, which is for the matrices of a model's "
+                         "layers: with learn = groups they stay as they are");
     if (!sees_less(run) && run->objective == FOCI_RUN_KL)
         return foci_fail(ctx, FOCAL_EINVAL,
                          "run: objective = kl has nothing to teach %s: the model "
@@ -146,10 +150,11 @@ static focal_status check_beside(focal_ctx *ctx, const foci_run *run)
 
 static focal_status resolve_top(focal_ctx *ctx, foci_run *run)
 {
-    const int64_t K = run->groups.count;
-    if (!foci_run_is_given(run, "groups.top")) run->groups.top = foci_min64(run->groups.top, K);
+    /* Half of the groups by default, at most: a token that looks into all of them sees all. */
+    const int64_t K = run->groups.count, half = foci_max64(K / 2, 1);
+    if (!foci_run_is_given(run, "groups.top")) run->groups.top = foci_min64(run->groups.top, half);
     if (!foci_run_is_given(run, "groups.top_fit"))
-        run->groups.top_fit = foci_min64(run->groups.top_fit, K);
+        run->groups.top_fit = foci_min64(run->groups.top_fit, half);
     if (run->groups.top == 0 && foci_run_is_grouped(run))
         return foci_fail(ctx, FOCAL_EINVAL,
                          "run: groups.top is 0, which is window and sinks alone: for groups.method "

@@ -168,7 +168,7 @@ static focal_status check_source(foci_start *s, const foci_run *run, focal_model
     foci_config *c = &source->config;
     const focal_tokenizer *tokenizer = focal_model_tokenizer(source);
     FOCAL_TRY(check_vocabulary(s, run, run->start.from, c->V));
-    if (c->has_positions && run->data.length > c->context)
+    if (foci_run_has_data(run) && c->has_positions && run->data.length > c->context)
         return foci_fail(s->ctx, FOCAL_EINVAL,
                          "run: data.length is %lld, %.300s has %d learned positions",
                          (long long)run->data.length, run->start.from, c->context);
@@ -192,6 +192,7 @@ static focal_status make_from(foci_start *s, const foci_run *run, focal_model *s
     FOCAL_TRY(check_source(s, run, source));
     return make(s, run, c, source);
 }
+
 static focal_status continue_model(foci_start *s, const foci_run *run)
 {
     focal_model *source = NULL;

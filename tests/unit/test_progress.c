@@ -35,7 +35,7 @@ static void the_line_says_what_is_known(void **state)
     assert_true(strlen(line) < FOCI_PROGRESS_LINE - 1);
     assert_non_null(strstr(line, "9,223,372,036,854,775,807/9,223,372,036,854,775,807"));
     assert_non_null(strstr(line, " left"));
-    p.has_kl = p.has_groups = true;
+    p.has_kl = p.has_kept = p.has_groups = true;
     p.kl = -999999.9;
     p.kept = p.largest_group = 1.0;
     foci_progress_text(&p, line);
@@ -48,6 +48,7 @@ static void the_line_says_what_is_known(void **state)
                         .has_kl = true,
                         .kl = 0.02135,
                         .has_groups = true,
+                        .has_kept = true,
                         .kept = 0.134,
                         .largest_group = 0.091};
     foci_progress_text(&p, line);
