@@ -51,7 +51,8 @@ typedef struct focal_train_step {
     bool has_groups;           /* routers, and the next are theirs */
     bool has_kept;             /* some pair of tokens is distant: the next is a number */
     double kept;               /* share of the distant pairs of tokens that attention sees */
-    double largest_group;      /* share of the keys that the fullest group of any router has */
+    double largest_group;      /* share of the keys (shared: memberships) that the fullest group of
+                                  any router has */
     double mean_largest_group; /* and of the fullest of each router, the mean */
 } focal_train_step;
 

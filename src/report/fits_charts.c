@@ -178,7 +178,7 @@ static void write_curve(foci_page *page, const foci_fits *fits, bool is_kl)
                                              : "Share of the largest group over steps",
                               .x_label = "steps",
                               .y_label = is_kl ? "KL to the dense model (nats)"
-                                               : "share of keys in the largest group",
+                                               : "share of the largest group",
                               .skip_share = 0.05,
                               .lines = line,
                               .line_count = count};
@@ -187,8 +187,8 @@ static void write_curve(foci_page *page, const foci_fits *fits, bool is_kl)
     write_chart(page, &chart,
                 is_kl ? "Of the batches that were learned from: single batches differ by several "
                         "times, so look at the trend. " FIRST_STEPS
-                      : "Of all routers, the largest share of a batch's keys that is in one group; "
-                        "1 is collapse. " FIRST_STEPS);
+                      : "The largest share that one group of any router has of a batch: "
+                        "collapse is 1, with shared groups 1 / the groups of a key. " FIRST_STEPS);
 }
 
 void foci_fits_curves(foci_page *page, const foci_fits *fits)

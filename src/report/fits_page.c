@@ -161,9 +161,9 @@ static void write_sizes(foci_page *page, const foci_fits *fits)
         if (!has_begun)
             put(page,
                 "<section><h2>Sizes of the groups</h2>\n<p class=\"soft\">A row is a layer, a cell "
-                "a group, the fullest first: the stronger its colour, the more of the text&#39;s "
-                "keys are in "
-                "it, up to four times an even share. Even groups make an even row.</p>\n");
+                "a group, the fullest first: the stronger its colour, the larger its "
+                "share of the text&#39;s keys (shared groups: of memberships, as a key is in "
+                "several), up to four times an even share. Even groups make an even row.</p>\n");
         has_begun = true;
         put(page, "<h3>");
         foci_page_text(page, fits->fits[n]->label);
@@ -207,7 +207,7 @@ static void write_typical_layer(foci_page *page, const foci_fit_measure *m, int3
     const foci_fit_typical *typical = &m->typical[n];
     (void)fprintf(page->file,
                   "<details%s><summary>layer %d, router %d</summary>\n<div class=\"scroll\"><table "
-                  "class=\"tokens\"><thead><tr><th scope=\"col\">group</th><th scope=\"col\">keys "
+                  "class=\"tokens\"><thead><tr><th scope=\"col\">group</th><th scope=\"col\">share "
                   "(%%)</th><th scope=\"col\" class=\"left\">typical tokens</th></tr></thead>\n"
                   "<tbody>\n",
                   is_open ? " open" : "", typical->layer, typical->router);

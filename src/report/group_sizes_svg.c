@@ -37,8 +37,8 @@ static void write_block(foci_page *page, const grid *g, const foci_fit_sizes *si
     *most = fmax(*most, shares[0]);
     const double left = LEFT + sizes->router * (g->block + GAP);
     (void)fprintf(page->file,
-                  "<g><title>layer %d, router %d: %.1f %% of the keys in the fullest group, %.1f "
-                  "%% in the emptiest</title>\n",
+                  "<g><title>layer %d, router %d: %.1f %% in the fullest group, %.1f %% in the "
+                  "emptiest</title>\n",
                   sizes->layer, sizes->router, 100.0 * shares[0], 100.0 * shares[K - 1]);
     for (int32_t c = 0; c < K; c++)
         (void)fprintf(page->file,
@@ -62,8 +62,8 @@ void foci_svg_sizes(foci_page *page, const foci_fit_measure *m, int32_t number)
     g.cell = g.block / m->K;
     (void)fprintf(page->file,
                   "<svg class=\"sizes\" viewBox=\"0 0 %d %d\" role=\"img\" "
-                  "aria-labelledby=\"sizes%d-title\"><title id=\"sizes%d-title\">Share of the keys "
-                  "in each group, layer by layer</title>\n",
+                  "aria-labelledby=\"sizes%d-title\"><title id=\"sizes%d-title\">Share of each "
+                  "group, layer by layer</title>\n",
                   WIDTH, TOP + rows * ROW + 4, number, number);
     (void)fprintf(page->file, "<text x=\"%d\" y=\"14\" text-anchor=\"end\">layer</text>", LEFT - 8);
     for (int32_t b = 0; b < g.blocks && g.blocks > 1 && g.block > 60.0; b++)

@@ -110,8 +110,13 @@ static void the_page_has_what_was_measured(void **state)
     assert_has(page, "<td>&minus;0.2500</td>");
     assert_has(page, "groups 3, at 25: 0.0625");
     assert_has(page, "Divergence from the dense model");
-    assert_has(page, "layer 0, router 0: 40.0 % of the keys in the fullest group, 10.0 % in the "
-                     "emptiest");
+    /* of shared groups these are no shares of keys, of which each is in several */
+    assert_has(page, "layer 0, router 0: 40.0 % in the fullest group, 10.0 % in the emptiest");
+    assert_has(page, "Share of each group, layer by layer");
+    assert_has(page, "<th scope=\"col\">share (%)</th>");
+    assert_has(page, ">share of the largest group</text>");
+    assert_has(page, "collapse is 1, with shared groups 1 / the groups of a key");
+    assert_lacks(page, "share of keys");
     /* texts of files cannot become tags */
     assert_has(page, "a&lt;b&gt;.txt");
     assert_has(page, "<code title=\"3 of 4\">\xE2\x90\xA3&lt;script&gt;</code>");
