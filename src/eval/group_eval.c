@@ -340,6 +340,7 @@ static focal_status score_settings(group_run *r)
         focal_cache *cache = NULL;
         FOCAL_TRY(attach(r, &e->settings[n]));
         FOCAL_TRY(focal_cache_new(r->model, r->args->cache, &cache));
+        e->cache_type = focal_dtype_name(cache->dtype); /* what the default is, too */
         const focal_status status = score_texts(r, cache, n);
         focal_cache_free(cache);
         FOCAL_TRY(status);

@@ -29,7 +29,7 @@ struct focal_group_eval {
     /* What was measured, and how. */
     char model[FOCI_GROUP_NAME], fingerprint[FOCI_FINGERPRINT_BYTES];
     char adapter_checksum[FOCI_FINGERPRINT_BYTES];
-    const char *precision;
+    const char *precision, *cache_type;
     int32_t context, batch, rounds, threads;
     int32_t K, routers, L; /* of the adapter; K 0: it has no router */
     int32_t own;           /* the setting that sizes and tokens are of; -1: none */

@@ -54,6 +54,7 @@ static void put_head(foci_writer *to, const focal_group_eval *e)
     put_string(to, ",\n  \"fingerprint\": ", e->fingerprint);
     put_string(to, ",\n  \"adapter_checksum\": ", e->adapter_checksum);
     put_string(to, ",\n  \"precision\": ", e->precision);
+    put_string(to, ",\n  \"cache_type\": ", e->cache_type);
     put_int(to, ",\n  \"context\": ", e->context);
     put_int(to, ",\n  \"batch\": ", e->batch);
     put_int(to, ",\n  \"rounds\": ", e->rounds);

@@ -54,6 +54,8 @@ static void write_measure_command(foci_page *page, const foci_fit_measure *m, co
     (void)fprintf(page->file, " -c %d -b %d --rounds %d --precision ", (int)m->context,
                   (int)m->batch, (int)m->rounds);
     foci_page_word(page, m->precision);
+    put(page, " --cache-type ");
+    foci_page_word(page, m->cache_type);
     const char *before = " --top ";
     for (int32_t n = 0; n < m->setting_count; n++) {
         if (m->settings[n].kind != FOCI_FIT_TOP) continue;

@@ -220,6 +220,7 @@ static void read_measure(reader *r, const foci_json *root, foci_fit_measure *m)
     take_digits(r, root, "fingerprint", m->fingerprint);
     take_digits(r, root, "adapter_checksum", m->adapter_checksum);
     take_text(r, root, "precision", m->precision);
+    take_text(r, root, "cache_type", m->cache_type);
     m->context = (int32_t)take_int(r, root, "context", 2, INT32_MAX);
     m->batch = (int32_t)take_int(r, root, "batch", 1, INT32_MAX);
     m->rounds = (int32_t)take_int(r, root, "rounds", 0, INT16_MAX);

@@ -54,6 +54,7 @@ typedef struct foci_fit_typical {
 /* measure.json (docs/FORMATS.md). The first setting is the dense one. */
 typedef struct foci_fit_measure {
     char version[FOCI_FIT_NAME], model[FOCI_FIT_NAME], precision[FOCI_FIT_NAME];
+    char cache_type[FOCI_FIT_NAME];
     char fingerprint[FOCI_FIT_NAME], adapter_checksum[FOCI_FIT_NAME]; /* of what was measured */
     int32_t context, batch, rounds, threads;
     int32_t text_count, setting_count;

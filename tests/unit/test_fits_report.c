@@ -16,7 +16,8 @@ enum { NOTES = 8, NOTE_BYTES = 512 };
  * HTML. */
 static const char good[] =
     "{\"measure\":\"groups\",\"focal\":\"0.1.0\",\"model\":\"<i>m</i>.gguf\",\"precision\":\"f32\","
-    "\"fingerprint\":\"" ADAPTER_DIGITS "\",\"adapter_checksum\":\"CHECKSUM\","
+    "\"cache_type\":\"bf16\",\"fingerprint\":\"" ADAPTER_DIGITS
+    "\",\"adapter_checksum\":\"CHECKSUM\","
     "\"context\":512,\"batch\":1024,\"rounds\":1,\"threads\":2,"
     "\"texts\":[{\"name\":\"a<b>.txt\",\"tokens\":511},{\"name\":\"c.txt\",\"tokens\":99}],"
     "\"settings\":["
@@ -370,7 +371,8 @@ static void the_page_says_how_to_make_it_again(void **state)
                    a.path, name, a.path, name, b.path);
     assert_has(page, want);
     (void)snprintf(want, sizeof want,
-                   "--adapter %s 'a&lt;b&gt;.txt' c.txt -c 512 -b 1024 --rounds 1 --precision f32",
+                   "--adapter %s 'a&lt;b&gt;.txt' c.txt -c 512 -b 1024 --rounds 1 --precision f32 "
+                   "--cache-type bf16 --top 0,3\n",
                    b.path);
     assert_has(page, want);
     (void)snprintf(want, sizeof want, "focal report again/%s again/%s-2 %s</pre>", name, name,
@@ -528,6 +530,7 @@ static void damaged_measures_are_left_out(void **state)
         {"\"context\":512", "\"context\":1", "'context'"},
         {"\"context\":512", "\"context\":\"512\"", "'context'"},
         {"\"threads\":2,", "", "'threads'"},
+        {"\"cache_type\":\"bf16\",", "", "'cache_type'"},
         {ADAPTER_DIGITS, "0123", "'fingerprint'"},
         {ADAPTER_DIGITS, "0123456789abcdeF", "'fingerprint'"},
         {"\"adapter_checksum\"", "\"adapter\"", "'adapter_checksum'"},

@@ -146,6 +146,7 @@ static void settings_are_those_of_perplexity(void **state)
             assert_true(s->kept == 1.0);
         }
     }
+    assert_string_equal(eval->cache_type, "f32"); /* as the precision: none was asked for */
     assert_null(focal_group_eval_at(eval, FOCAL_COUNT(want)));
     assert_null(focal_group_eval_at(eval, -1));
     assert_int_equal(r.readings, (int64_t)FOCAL_COUNT(want) * (TEXTS + 2));
@@ -236,7 +237,9 @@ static void the_file_reads_back(void **state)
     size_t bytes = 0;
     const folder f = folder_new();
     open_rig(*state, adapter_path, &r);
+    const focal_cache_options cache = {.dtype = FOCAL_BF16, .has_dtype = true};
     r.args.rounds = 1;
+    r.args.cache = &cache;
     assert_status(r.ctx, focal_group_eval_new(r.model, r.adapter, &r.args, &eval), FOCAL_OK);
     const char *path = folder_file(&f, "measure.json");
     assert_status(r.ctx, focal_group_eval_write(eval, path), FOCAL_OK);
@@ -249,6 +252,8 @@ static void the_file_reads_back(void **state)
     assert_string_equal(m->names[1], "\xEF\xBF\xBDsecond");
     assert_int_equal(m->tokens[0], CONTEXT - 1);
     assert_int_equal(m->context, CONTEXT);
+    assert_string_equal(m->precision, "f32");
+    assert_string_equal(m->cache_type, "bf16");
     assert_int_equal(m->K, 4);
     assert_int_equal(m->groups_top, 2);
     assert_int_equal(m->setting_count, eval->setting_count);
