@@ -7,7 +7,10 @@
 #include "base/error.h"
 #include "report/fits_page.h"
 
-enum { PATH_MOST = 300 }; /* bytes of a path in a note, quotes and all */
+enum {
+    PATH_MOST = 300,                   /* bytes of a path in a note, quotes and all */
+    WAY_BYTES = 2 * FOCI_FIT_NAME + 64 /* of how something was measured */
+};
 
 static focal_status check_args(focal_ctx *ctx, const char *path, const focal_report_fits_args *args)
 {
@@ -77,9 +80,18 @@ static focal_status check_one_model(const foci_fits *fits)
     return FOCAL_OK;
 }
 
-/* Gaps are to the dense loss of the same run, but other texts have other gaps. */
-static void note_other_texts(foci_fits *fits)
+/* How numbers were measured that others stand beside. */
+static void name_way(const foci_fit_measure *m, char *out, size_t room)
 {
+    (void)snprintf(out, room, "%d thread%s, %s, batch %d, cache %s", (int)m->threads,
+                   m->threads == 1 ? "" : "s", m->precision, (int)m->batch, m->cache_type);
+}
+
+/* Gaps are to the dense loss of the same run, but other texts have other gaps; speeds are of the
+ * machine's settings too. */
+static void note_other_ways(foci_fits *fits)
+{
+    char first_way[WAY_BYTES], way[WAY_BYTES];
     const foci_fit *first = NULL;
     for (int32_t n = 0; n < fits->count; n++) {
         const foci_fit *fit = fits->fits[n];
@@ -87,7 +99,13 @@ static void note_other_texts(foci_fits *fits)
         if (first && !foci_fit_texts_equal(first->measure, fit->measure))
             foci_note(&fits->notes, "%s was measured on other texts or lengths than %s", fit->name,
                       first->name);
-        if (!first) first = fit;
+        name_way(fit->measure, way, sizeof way);
+        if (first && strcmp(first_way, way) != 0)
+            foci_note(&fits->notes, "%s was measured with %s, but %s with %s", fit->name, way,
+                      first->name, first_way);
+        if (first) continue;
+        first = fit;
+        memcpy(first_way, way, sizeof way);
     }
 }
 
@@ -104,7 +122,7 @@ static focal_status read_all(foci_fits *fits, const focal_report_fits_args *args
     FOCAL_TRY(check_one_model(fits));
     part_labels(fits);
     note_unmeasured(fits);
-    note_other_texts(fits);
+    note_other_ways(fits);
     return FOCAL_OK;
 }
 

@@ -406,18 +406,32 @@ static void folders_without_numbers_say_how_to_get_them(void **state)
     folder_remove(&b);
 }
 
-static void other_texts_are_noted(void **state)
+/* What stands side by side was measured in one way, or a note says what differs. */
+static void other_ways_to_measure_are_noted(void **state)
 {
     focal_ctx *ctx = *state;
+    static const struct {
+        const char *from, *to, *why;
+    } edits[] = {
+        {"", "", NULL},
+        {"c.txt", "d.txt", "other texts"},
+        {"\"context\":512", "\"context\":256", "other texts or lengths"},
+        {"\"threads\":2", "\"threads\":4", " with 4 threads, f32, batch 1024, cache bf16, but "},
+        {"\"precision\":\"f32\"", "\"precision\":\"bf16\"", "with 2 threads, bf16, batch"},
+        {"\"batch\":1024", "\"batch\":64", " with 2 threads, f32, batch 64, cache bf16, but "},
+        {"\"cache_type\":\"bf16\"", "\"cache_type\":\"q8_0\"", "cache q8_0, but "},
+    };
     const folder a = adapter_write_good(ctx, FOCAL_BF16), b = adapter_write_good(ctx, FOCAL_BF16);
     const char *folders[] = {a.path, b.path};
-    notes n;
     put_measure(ctx, &a);
-    put_measure(ctx, &b);
-    adapter_edit(&b, "measure.json", "c.txt", "d.txt");
-    free(page_of(ctx, folders, 2, &n));
-    assert_int_equal(n.count, 1);
-    assert_non_null(strstr(n.text[0], "other texts"));
+    for (size_t i = 0; i < FOCAL_COUNT(edits); i++) {
+        notes n;
+        put_measure(ctx, &b);
+        adapter_edit(&b, "measure.json", edits[i].from, edits[i].to);
+        free(page_of(ctx, folders, 2, &n));
+        assert_int_equal(n.count, edits[i].why ? 1 : 0);
+        if (edits[i].why && !strstr(n.text[0], edits[i].why)) fail_msg("%s", n.text[0]);
+    }
     folder_remove(&a);
     folder_remove(&b);
 }
@@ -659,7 +673,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(the_page_says_how_to_make_it_again, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(folders_without_numbers_say_how_to_get_them, open_ctx,
                                         close_ctx),
-        cmocka_unit_test_setup_teardown(other_texts_are_noted, open_ctx, close_ctx),
+        cmocka_unit_test_setup_teardown(other_ways_to_measure_are_noted, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(measures_of_other_adapters_are_left_out, open_ctx,
                                         close_ctx),
         cmocka_unit_test_setup_teardown(adapters_that_cannot_be_read_are_left_out, open_ctx,
