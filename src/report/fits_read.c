@@ -80,10 +80,12 @@ static focal_status take_info(focal_ctx *ctx, const focal_adapter_info *info, fo
     return FOCAL_OK;
 }
 
+/* What `focal fit --paper` makes: raw routers, balanced over whole texts. */
 static bool is_paper(const foci_fit *fit)
 {
-    return strcmp(fit->mode, "shared") == 0 && strcmp(fit->scope, "layer") == 0 &&
-           strcmp(fit->gate, "paper") == 0 && strcmp(fit->objective, "lm") == 0;
+    return !fit->is_causal && strcmp(fit->form, "raw") == 0 && strcmp(fit->mode, "shared") == 0 &&
+           strcmp(fit->scope, "layer") == 0 && strcmp(fit->gate, "paper") == 0 &&
+           strcmp(fit->objective, "lm") == 0;
 }
 
 /* What learns, and was stopped before its first step; some methods have no steps to take. */

@@ -318,6 +318,38 @@ static void labels_say_what_is_not_as_usual(void **state)
     }
 }
 
+/* The paper's form has routers that are raw and a balance over whole texts. */
+static void only_the_papers_form_is_called_so(void **state)
+{
+    focal_ctx *ctx = *state;
+    static const struct {
+        bool is_raw, is_causal;
+        const char *label;
+    } cases[] = {
+        {true, false, ">paper's form (not causal), K 3, 9 steps<"},
+        {true, true, ">groups, K 3, 9 steps, layer scope, shared, paper gate, LM loss<"},
+        {false, false, ">groups (not causal), K 3, 9 steps, layer scope, shared, paper gate, LM"},
+    };
+    for (size_t i = 0; i < FOCAL_COUNT(cases); i++) {
+        const folder f = folder_new();
+        const char *folders[] = {f.path};
+        foci_groups_shape shape = adapter_shapes[1];
+        foci_adapter_note note = adapter_note(FOCAL_BF16);
+        notes n;
+        shape.is_raw = cases[i].is_raw;
+        note.is_causal = cases[i].is_causal;
+        note.settings = "{\"steps\": 9, \"groups.method\": \"focus\", \"groups.gate\": \"paper\", "
+                        "\"objective\": \"lm\"}";
+        foci_groups *groups = adapter_groups(ctx, &shape);
+        assert_status(ctx, foci_adapter_write(ctx, f.path, groups, &note), FOCAL_OK);
+        foci_groups_free(ctx, groups);
+        char *page = page_of(ctx, folders, 1, &n);
+        assert_has(page, cases[i].label);
+        free(page);
+        folder_remove(&f);
+    }
+}
+
 /* Cells of groups, runs with, fitted with, window and sinks, behind the number of layers. */
 static void rows_have_what_an_adapter_of_its_kind_has(void **state)
 {
@@ -668,6 +700,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(captions_are_of_what_is_drawn, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(points_alone_have_marks_of_their_own, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(labels_say_what_is_not_as_usual, open_ctx, close_ctx),
+        cmocka_unit_test_setup_teardown(only_the_papers_form_is_called_so, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(rows_have_what_an_adapter_of_its_kind_has, open_ctx,
                                         close_ctx),
         cmocka_unit_test_setup_teardown(the_page_says_how_to_make_it_again, open_ctx, close_ctx),
