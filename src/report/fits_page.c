@@ -36,7 +36,7 @@ static void put_signed(foci_page *page, double value, int decimals)
 static void name_setting(const foci_fit_setting *setting, char *out, size_t room)
 {
     static const char *const names[FOCI_FIT_KINDS] = {"dense", "", "temperatures alone",
-                                                      "as it is"};
+                                                      "with the adapter"};
     if (setting->kind != FOCI_FIT_TOP)
         (void)snprintf(out, room, "%s", names[setting->kind]);
     else if (setting->top == 0)
@@ -77,7 +77,8 @@ static void write_setting(foci_page *page, const foci_fit *fit, int32_t n,
                           const foci_fit_measure *columns)
 {
     const foci_fit_setting *s = &fit->measure->settings[n], *dense = &fit->measure->settings[0];
-    const bool is_own = s->kind == FOCI_FIT_TOP && s->top == fit->top;
+    const bool is_own =
+        s->kind == FOCI_FIT_ADAPTER || (s->kind == FOCI_FIT_TOP && s->top == fit->top);
     char name[64];
     name_setting(s, name, sizeof name);
     (void)fprintf(page->file, "<tr%s><th scope=\"row\">%s</th><td>", is_own ? " class=\"own\"" : "",

@@ -245,6 +245,9 @@ static void captions_are_of_what_is_drawn(void **state)
     adapter_edit(&f, "measure.json", "\"top\",\"top\":3", "\"adapter\"");
     char *page = page_of(ctx, folders, 1, &n);
     assert_has(page, "they are controls");
+    /* what the adapter runs with is bold, and is not what the model is without it */
+    assert_has(page, "<tr class=\"own\"><th scope=\"row\">with the adapter</th>");
+    assert_lacks(page, ">as it is<");
     free(page);
     folder_remove(&f);
 }
