@@ -4,6 +4,7 @@
 #include "cli.h"
 #include "focal/report.h"
 #include "info_adapter.h"
+#include "model_file.h"
 #include "options.h"
 #include "overwrite.h"
 
@@ -72,6 +73,20 @@ static int write_fits(const cli_texts *folders, const char *path, const char *ti
     return code;
 }
 
+static int check_output(const char *path, const cli_texts *folders, bool are_adapters)
+{
+    static const char what[] = "report: -o";
+    int code = overwrite_check(what, path, folders->items, folders->count);
+    /* focal eval groups makes a measurement anew, here it is read */
+    for (int32_t n = 0; code == CLI_DONE && are_adapters && n < folders->count; n++) {
+        char measure[CLI_PATH_BYTES];
+        const char *const input = measure;
+        (void)snprintf(measure, sizeof measure, "%s/measure.json", folders->items[n]);
+        code = overwrite_check(what, path, &input, 1);
+    }
+    return code;
+}
+
 int cli_report(int argc, char **argv)
 {
     static cli_texts folders, baselines;
@@ -124,7 +139,7 @@ int cli_report(int argc, char **argv)
     if (adapters > 0 && (is_json || is_markdown || baselines.count > 0))
         return cli_wrong("report: adapters get a page: --json, --md and --baseline are for "
                          "training runs");
-    const int wrong = overwrite_check("report: -o", path, folders.items, folders.count);
+    const int wrong = check_output(path, &folders, adapters > 0);
     if (wrong != CLI_DONE) return wrong;
     if (adapters > 0) return write_fits(&folders, path ? path : "report.html", title);
     focal_report_runs_args args = {.title = title,
