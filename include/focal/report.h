@@ -100,8 +100,8 @@ typedef struct focal_report_fits_args {
 } focal_report_fits_args;
 
 /* Writes the page to path, whole or not at all. EINVAL without any adapter to read, as in a build
- * without JSON, or with more than FOCAL_REPORT_MAX_FITS; EIO when it cannot be written; what is
- * wrong with single folders stands in the page. ENOMEM. */
+ * without JSON, with more than FOCAL_REPORT_MAX_FITS, or with adapters of two models; EIO when it
+ * cannot be written; what is wrong with single folders stands in the page. ENOMEM. */
 FOCAL_API focal_status focal_report_fits(focal_ctx *ctx, const char *path,
                                          const focal_report_fits_args *args);
 
