@@ -446,8 +446,9 @@ static void watch_groups(session *s, double largest_load)
 {
     if (!foci_collapse_found(&s->collapse, s->start.groups, largest_load)) return;
     foci_journal_warn(&s->journal,
-                      "groups collapse: a router's largest group has %.0f %%, and had too much "
-                      "for %d steps; a higher groups.rate or a lower optimiser.lr keeps them apart",
+                      "groups collapse: one group of a router has %.0f %% of all that is in its "
+                      "groups, and too much of it for %d steps; a higher groups.rate or a lower "
+                      "optimiser.lr keeps them apart",
                       100.0 * largest_load, FOCI_COLLAPSE_STEPS);
 }
 
