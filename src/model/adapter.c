@@ -7,19 +7,12 @@
 
 #include "base/ctx.h"
 #include "base/error.h"
+#include "base/hash.h"
 #include "io/file.h"
 #include "model/adapter_layout.h"
 #include "model/adapter_read.h"
 
 enum { CONFIG_BYTES = 1 << 20 };
-
-/* FNV-1a, 64 bits: tells contents apart, protects nothing. */
-static uint64_t hash_bytes(uint64_t hash, const void *data, size_t bytes)
-{
-    const uint8_t *from = data;
-    for (size_t n = 0; n < bytes; n++) hash = (hash ^ from[n]) * 0x100000001B3U;
-    return hash;
-}
 
 static focal_status read_json(focal_ctx *ctx, const char *path, uint64_t *hash, foci_json **json)
 {
@@ -27,7 +20,7 @@ static focal_status read_json(focal_ctx *ctx, const char *path, uint64_t *hash, 
     size_t bytes = 0;
     *json = NULL;
     FOCAL_TRY(foci_read_file(ctx, path, CONFIG_BYTES, &text, &bytes));
-    *hash = hash_bytes(*hash, text, bytes);
+    *hash = foci_hash_bytes(*hash, text, bytes);
     const focal_status status = foci_json_parse(ctx, path, text, bytes, json);
     foci_free(ctx, text);
     return status;
@@ -38,7 +31,7 @@ focal_status focal_adapter_open(focal_ctx *ctx, const char *path, focal_adapter 
     if (!adapter) return foci_fail(ctx, FOCAL_EINVAL, "adapter: no place for the adapter");
     *adapter = NULL;
     if (!path || !*path) return foci_fail(ctx, FOCAL_EINVAL, "adapter: no path");
-    uint64_t hash = 0xCBF29CE484222325U;
+    uint64_t hash = FOCI_HASH_BEGIN;
     foci_json *json = NULL;
     foci_map map = {0}; /* one for the checksum and the tensors: they are of the same bytes */
     foci_safetensors *tensors = NULL;
@@ -54,7 +47,7 @@ focal_status focal_adapter_open(focal_ctx *ctx, const char *path, focal_adapter 
     if (status == FOCAL_OK) status = foci_adapter_new(ctx, path, &config, tensors, adapter);
     if (status == FOCAL_OK)
         (void)snprintf((*adapter)->checksum, sizeof(*adapter)->checksum, "%016llx",
-                       (unsigned long long)hash_bytes(hash, map.data, map.bytes));
+                       (unsigned long long)foci_hash_bytes(hash, map.data, map.bytes));
     foci_safetensors_close(tensors);
     foci_map_close(&map);
     foci_json_free(json);

@@ -4,6 +4,7 @@
 
 #include "base/ctx.h"
 #include "base/error.h"
+#include "base/hash.h"
 #include "model/adapter.h"
 #include "model/layer_temperature.h"
 #include "model/lora_files.h"
@@ -112,14 +113,14 @@ static focal_status new_temperatures(const focal_model *model, const focal_adapt
     return FOCAL_OK;
 }
 
-/* FNV-1a over four bytes at a time. */
+/* Four bytes at a time. */
 static uint64_t hash_numbers(uint64_t hash, const void *numbers, int64_t count)
 {
     const char *from = numbers;
     for (int64_t n = 0; n < count; n++) {
         uint32_t number;
         memcpy(&number, from + n * (int64_t)sizeof number, sizeof number);
-        hash = (hash ^ number) * 0x100000001B3U;
+        hash = foci_hash_one(hash, number);
     }
     return hash;
 }
@@ -144,8 +145,8 @@ static uint64_t hash_adapter(const focal_model *model, const foci_groups *groups
                                 run->top,
                                 run->window,
                                 run->sinks};
-    uint64_t hash = hash_numbers(0xCBF29CE484222325U, settings, (int64_t)FOCAL_COUNT(settings));
-    for (int32_t n = 0; n < s->L; n++) hash = (hash ^ s->layers[n]) * 0x100000001B3U;
+    uint64_t hash = hash_numbers(FOCI_HASH_BEGIN, settings, (int64_t)FOCAL_COUNT(settings));
+    for (int32_t n = 0; n < s->L; n++) hash = foci_hash_one(hash, s->layers[n]);
     return hash_numbers(hash, groups->numbers, groups->number_count) | 1U;
 }
 
@@ -222,7 +223,7 @@ static focal_status check_layers(const focal_model *model, const focal_adapter *
 
 static uint64_t hash_low_ranks(const foci_low_ranks *low_ranks)
 {
-    uint64_t hash = 0xCBF29CE484222325U;
+    uint64_t hash = FOCI_HASH_BEGIN;
     for (int32_t n = 0; n < low_ranks->L; n++)
         for (int place = 0; place < FOCI_LINEAR_PLACES; place++) {
             const foci_low_rank *low = &low_ranks->layers[n][place];

@@ -6,6 +6,7 @@
 
 #include "base/ctx.h"
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/sizes.h"
 #include "io/file.h"
 #include "model/cache.h"
@@ -26,14 +27,9 @@ _Static_assert(sizeof(cache_header) == HEADER_BYTES, "the header has no holes");
 static const char magics[2][8] = {{'f', 'o', 'c', 'a', 'l', 'k', 'v', '1'},
                                   {'f', 'o', 'c', 'a', 'l', 'k', 'v', 'g'}};
 
-/* FNV-1a. */
 static uint64_t hash_header(const cache_header *header)
 {
-    const uint8_t *bytes = (const uint8_t *)header;
-    uint64_t hash = 0xCBF29CE484222325U;
-    for (size_t n = 0; n < offsetof(cache_header, check); n++)
-        hash = (hash ^ bytes[n]) * 0x100000001B3U;
-    return hash;
+    return foci_hash_bytes(FOCI_HASH_BEGIN, header, offsetof(cache_header, check));
 }
 
 static cache_header header_of(const focal_cache *cache, int32_t length)

@@ -7,8 +7,8 @@
 #include "base/ctx.h"
 #include "base/error.h"
 #include "base/sizes.h"
+#include "ops/route/route_check.h"
 
-enum { MAX_ROUTER_WIDTH = 256 };
 static const int32_t default_top = 4, default_top_fit = 2, default_window = 128, default_sinks = 4;
 
 const char *foci_groups_form(const foci_groups_shape *shape)
@@ -69,9 +69,9 @@ static focal_status check_shape(focal_ctx *ctx, const foci_groups_shape *s)
     if (s->K < 1 || s->K > FOCAL_MAX_GROUPS)
         return foci_fail(ctx, FOCAL_EINVAL, "groups: %d groups, 1 to %d are possible", s->K,
                          FOCAL_MAX_GROUPS);
-    if (s->R < 1 || s->R > MAX_ROUTER_WIDTH)
+    if (s->R < 1 || s->R > FOCI_ROUTE_MAX_WIDTH)
         return foci_fail(ctx, FOCAL_EINVAL, "groups: a router of width %d, 1 to %d are possible",
-                         s->R, MAX_ROUTER_WIDTH);
+                         s->R, FOCI_ROUTE_MAX_WIDTH);
     if (s->routers != 1 && s->routers != s->G)
         return foci_fail(ctx, FOCAL_EINVAL, "groups: %d routers a layer, 1 or %d are possible",
                          s->routers, s->G);

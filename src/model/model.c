@@ -8,6 +8,7 @@
 #include "base/bf16.h"
 #include "base/ctx.h"
 #include "base/error.h"
+#include "base/hash.h"
 #include "focal/adapter.h"
 #include "io/file.h"
 #include "model/suggestion.h"
@@ -15,17 +16,9 @@
 
 enum { TOKENIZER_BYTES = 256 << 20 };
 
-/* FNV-1a, 64 bits: names a model, protects nothing. */
-static uint64_t hash_bytes(uint64_t hash, const void *data, size_t bytes)
-{
-    const uint8_t *from = data;
-    for (size_t n = 0; n < bytes; n++) hash = (hash ^ from[n]) * 0x100000001B3U;
-    return hash;
-}
-
 static uint64_t hash_number(uint64_t hash, uint32_t number)
 {
-    for (int n = 0; n < 4; n++) hash = (hash ^ (number >> 8 * n & 0xFFU)) * 0x100000001B3U;
+    for (int n = 0; n < 4; n++) hash = foci_hash_one(hash, number >> 8 * n & 0xFFU);
     return hash;
 }
 
@@ -60,7 +53,7 @@ static void make_fingerprint(focal_model *model)
 {
     const foci_config *c = &model->config;
     const int32_t shapes[] = {c->L, c->C, c->H, c->G, c->D, c->F, c->V};
-    uint64_t hash = 0xCBF29CE484222325U;
+    uint64_t hash = FOCI_HASH_BEGIN;
     for (size_t n = 0; n < FOCAL_COUNT(shapes); n++) hash = hash_number(hash, (uint32_t)shapes[n]);
     hash = hash_gain(hash, c, &model->weights.final_norm, c->C);
     for (int32_t n = 0; n < c->L; n++) {
@@ -70,7 +63,7 @@ static void make_fingerprint(focal_model *model)
     hash = hash_temperature(hash, model);
     for (int32_t n = 0; model->tokenizer && n < focal_tokenizer_size(model->tokenizer); n++) {
         const focal_token token = focal_tokenizer_token(model->tokenizer, n);
-        hash = hash_bytes(hash, token.bytes, token.byte_count);
+        hash = foci_hash_bytes(hash, token.bytes, token.byte_count);
     }
     (void)snprintf(model->fingerprint, sizeof model->fingerprint, "%016llx",
                    (unsigned long long)hash);

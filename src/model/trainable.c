@@ -13,8 +13,6 @@
 #include "focal/quant.h"
 #include "model/low_rank_model.h"
 
-enum { PARAM_STEP = 16 /* tensors begin at multiples: whole cache lines */ };
-
 static const float deviation = 0.02F;
 
 /* A pass over all parameters. */
@@ -48,7 +46,7 @@ static foci_param *add_param(builder *b, int32_t layer, const char *part, const 
                              int64_t rows, int64_t cols, bool is_trained)
 {
     foci_trainable *t = b->t;
-    const size_t count = (size_t)foci_round_up(rows * cols, PARAM_STEP);
+    const size_t count = (size_t)foci_round_up(rows * cols, FOCI_PARAM_STEP);
     const bool is_matrix = rows > 1;
     const bool is_rounded = is_matrix && b->options->precision == FOCAL_BF16;
     foci_param *param = b->is_placed ? &t->params[t->param_count] : NULL;
@@ -298,7 +296,7 @@ static focal_status choose_temperature(const builder *b, foci_temperature_config
                      foci_temperature_kind_name(own->kind));
 }
 
-static void *alloc_zero(focal_ctx *ctx, size_t count, size_t size)
+void *foci_trainable_zeros(focal_ctx *ctx, size_t count, size_t size)
 {
     void *block = foci_alloc(ctx, count, size);
     if (block) memset(block, 0, count * size);
@@ -309,12 +307,12 @@ static focal_status build(builder *b, const focal_model *source)
 {
     foci_trainable *t = b->t;
     const foci_config *c = b->config;
-    t->model = alloc_zero(t->ctx, 1, sizeof *t->model);
+    t->model = foci_trainable_zeros(t->ctx, 1, sizeof *t->model);
     if (!t->model) return FOCAL_ENOMEM;
     t->model->ctx = t->ctx;
-    t->layers = alloc_zero(t->ctx, (size_t)c->L, sizeof *t->layers);
-    t->temperatures = alloc_zero(t->ctx, (size_t)c->L, sizeof *t->temperatures);
-    t->heads = alloc_zero(t->ctx, (size_t)c->H, sizeof *t->heads);
+    t->layers = foci_trainable_zeros(t->ctx, (size_t)c->L, sizeof *t->layers);
+    t->temperatures = foci_trainable_zeros(t->ctx, (size_t)c->L, sizeof *t->temperatures);
+    t->heads = foci_trainable_zeros(t->ctx, (size_t)c->H, sizeof *t->heads);
     if (!t->layers || !t->temperatures || !t->heads) return FOCAL_ENOMEM;
     t->model->config = *c;
     foci_temperature_config *temperature = &t->model->config.temperature;
@@ -322,15 +320,15 @@ static focal_status build(builder *b, const focal_model *source)
     if (temperature->has_heads)
         memcpy(t->heads, temperature->heads, (size_t)c->H * sizeof *t->heads);
     t->model->precision = b->options->precision;
-    t->model->weights.layers = alloc_zero(t->ctx, (size_t)c->L, sizeof(foci_layer));
+    t->model->weights.layers = foci_trainable_zeros(t->ctx, (size_t)c->L, sizeof(foci_layer));
     if (!t->model->weights.layers) return FOCAL_ENOMEM;
     FOCAL_TRY(source ? copy_rope(t->model, source) : make_rope(t->model));
     b->names = foci_weight_names_hf(c);
     add_all(b);
-    t->params = alloc_zero(t->ctx, (size_t)t->param_count, sizeof *t->params);
-    t->weights = alloc_zero(t->ctx, t->weight_count, sizeof *t->weights);
-    t->gradients = alloc_zero(t->ctx, t->gradient_count, sizeof *t->gradients);
-    t->rounded = alloc_zero(t->ctx, t->rounded_count + 1, sizeof *t->rounded);
+    t->params = foci_trainable_zeros(t->ctx, (size_t)t->param_count, sizeof *t->params);
+    t->weights = foci_trainable_zeros(t->ctx, t->weight_count, sizeof *t->weights);
+    t->gradients = foci_trainable_zeros(t->ctx, t->gradient_count, sizeof *t->gradients);
+    t->rounded = foci_trainable_zeros(t->ctx, t->rounded_count + 1, sizeof *t->rounded);
     if (!t->params || !t->weights || !t->gradients || !t->rounded) return FOCAL_ENOMEM;
     b->is_placed = true;
     add_all(b);
@@ -345,7 +343,7 @@ static focal_status make(focal_ctx *ctx, builder *b, const focal_model *source,
     if (b->options->precision != FOCAL_F32 && b->options->precision != FOCAL_BF16)
         return foci_fail(ctx, FOCAL_EINVAL, "training: %s is not f32 or bf16",
                          focal_dtype_name(b->options->precision));
-    b->t = alloc_zero(ctx, 1, sizeof *b->t);
+    b->t = foci_trainable_zeros(ctx, 1, sizeof *b->t);
     if (!b->t) return FOCAL_ENOMEM;
     b->t->ctx = ctx;
     const focal_status status = build(b, source);

@@ -8,6 +8,8 @@
 #include "model/model.h"
 #include "model/weight_names.h"
 
+enum { FOCI_PARAM_STEP = 16 }; /* tensors begin at multiples: whole cache lines */
+
 /* One tensor of a model. */
 typedef struct foci_param {
     char name[FOCI_WEIGHT_NAME_BYTES]; /* as in a Hugging Face directory */
@@ -108,5 +110,8 @@ void foci_trainable_free(foci_trainable *trainable); /* NULL is fine */
 
 /* Rounds the masters of all matrices anew, after they were written from outside. */
 void foci_trainable_round(foci_trainable *trainable);
+
+/* A block of zeros for the files that build one; NULL without memory. */
+void *foci_trainable_zeros(focal_ctx *ctx, size_t count, size_t size);
 
 #endif /* FOCI_MODEL_TRAINABLE_H */

@@ -9,8 +9,6 @@
 #include "model/layer_temperature.h"
 #include "model/trainable.h"
 
-enum { GRADIENT_STEP = 16 /* tensors begin at multiples: whole cache lines */ };
-
 static focal_status check_fit(focal_ctx *ctx, const focal_model *model, const foci_groups *groups)
 {
     const foci_config *c = &model->config;
@@ -48,7 +46,7 @@ static void count_tensors(const foci_groups_shape *s, int32_t *tensors, size_t *
             const int64_t count = foci_groups_count(s, n, (foci_group_tensor)which);
             if (count == 0 || !has_gradient((foci_group_tensor)which)) continue;
             *tensors += 1;
-            *floats += (size_t)foci_round_up(count, GRADIENT_STEP);
+            *floats += (size_t)foci_round_up(count, FOCI_PARAM_STEP);
         }
 }
 
@@ -76,14 +74,7 @@ static void add_tensor(foci_trainable *t, int32_t n, foci_group_tensor which)
                        foci_group_tensor_name(which));
         t->layers[n].router[which] = param->gradient;
     }
-    t->gradient_count += (size_t)foci_round_up(count, GRADIENT_STEP);
-}
-
-static void *alloc_zero(focal_ctx *ctx, size_t count, size_t size)
-{
-    void *block = foci_alloc(ctx, count, size);
-    if (block) memset(block, 0, count * size);
-    return block;
+    t->gradient_count += (size_t)foci_round_up(count, FOCI_PARAM_STEP);
 }
 
 /* Where a gradient lies once all of them have moved. */
@@ -140,11 +131,11 @@ focal_status foci_trainable_add_groups(foci_trainable *t, foci_groups *groups)
     int32_t tensors = t->param_count;
     size_t floats = t->gradient_count;
     count_tensors(&groups->shape, &tensors, &floats);
-    foci_param *params = alloc_zero(t->ctx, (size_t)tensors, sizeof *params);
-    float *gradients = alloc_zero(t->ctx, floats, sizeof *gradients);
+    foci_param *params = foci_trainable_zeros(t->ctx, (size_t)tensors, sizeof *params);
+    float *gradients = foci_trainable_zeros(t->ctx, floats, sizeof *gradients);
     foci_temperature *temperatures = NULL;
     if (groups->shape.has_temperatures)
-        temperatures = alloc_zero(t->ctx, (size_t)L, sizeof *temperatures);
+        temperatures = foci_trainable_zeros(t->ctx, (size_t)L, sizeof *temperatures);
     if (!params || !gradients || (groups->shape.has_temperatures && !temperatures)) {
         foci_free(t->ctx, params);
         foci_free(t->ctx, gradients);
@@ -171,12 +162,12 @@ focal_status foci_trainable_add_groups(foci_trainable *t, foci_groups *groups)
 focal_status foci_trainable_frozen(focal_model *model, foci_groups *groups, foci_trainable **out)
 {
     *out = NULL;
-    foci_trainable *t = alloc_zero(model->ctx, 1, sizeof *t);
+    foci_trainable *t = foci_trainable_zeros(model->ctx, 1, sizeof *t);
     if (!t) return FOCAL_ENOMEM;
     t->ctx = model->ctx;
     t->model = model;
     t->is_frozen = true;
-    t->layers = alloc_zero(t->ctx, (size_t)model->config.L, sizeof *t->layers);
+    t->layers = foci_trainable_zeros(t->ctx, (size_t)model->config.L, sizeof *t->layers);
     const focal_status status = t->layers ? foci_trainable_add_groups(t, groups) : FOCAL_ENOMEM;
     if (status == FOCAL_OK)
         *out = t;

@@ -9,8 +9,6 @@
 #include "model/low_rank_model.h"
 #include "model/trainable.h"
 
-enum { GRADIENT_STEP = 16 /* tensors begin at multiples: whole cache lines */ };
-
 static focal_status check_fit(focal_model *model, const foci_low_ranks *low_ranks)
 {
     const foci_weight_names names = foci_weight_names_hf(&model->config);
@@ -40,8 +38,8 @@ static void count_tensors(const foci_low_ranks *low_ranks, size_t *tensors, size
             const foci_low_rank *low = &low_ranks->layers[n][place];
             if (!low->a) continue;
             *tensors += 2;
-            *floats += (size_t)foci_round_up((int64_t)low->rank * low->K, GRADIENT_STEP) +
-                       (size_t)foci_round_up((int64_t)low->rank * low->N, GRADIENT_STEP);
+            *floats += (size_t)foci_round_up((int64_t)low->rank * low->K, FOCI_PARAM_STEP) +
+                       (size_t)foci_round_up((int64_t)low->rank * low->N, FOCI_PARAM_STEP);
         }
 }
 
@@ -55,7 +53,7 @@ static float *add_tensor(foci_trainable *t, int32_t layer, const char *part, con
                           .gradient = t->gradients + t->gradient_count};
     param->weights = weights;
     (void)snprintf(param->name, sizeof param->name, "layers.%d.%s.%s", layer, part, suffix);
-    t->gradient_count += (size_t)foci_round_up(rows * cols, GRADIENT_STEP);
+    t->gradient_count += (size_t)foci_round_up(rows * cols, FOCI_PARAM_STEP);
     return param->gradient;
 }
 
@@ -88,13 +86,6 @@ static void add_all(foci_trainable *t)
         }
 }
 
-static void *alloc_zero(focal_ctx *ctx, size_t count, size_t size)
-{
-    void *block = foci_alloc(ctx, count, size);
-    if (block) memset(block, 0, count * size);
-    return block;
-}
-
 focal_status foci_trainable_low_ranks(focal_model *model, foci_low_ranks *low_ranks,
                                       foci_trainable **out)
 {
@@ -102,14 +93,14 @@ focal_status foci_trainable_low_ranks(focal_model *model, foci_low_ranks *low_ra
     *out = NULL;
     FOCAL_TRY(check_fit(model, low_ranks));
     count_tensors(low_ranks, &tensors, &floats);
-    foci_trainable *t = alloc_zero(model->ctx, 1, sizeof *t);
+    foci_trainable *t = foci_trainable_zeros(model->ctx, 1, sizeof *t);
     if (!t) return FOCAL_ENOMEM;
     t->ctx = model->ctx;
     t->model = model;
     t->is_frozen = true;
-    t->layers = alloc_zero(t->ctx, (size_t)model->config.L, sizeof *t->layers);
-    t->params = alloc_zero(t->ctx, tensors, sizeof *t->params);
-    t->gradients = alloc_zero(t->ctx, floats, sizeof *t->gradients);
+    t->layers = foci_trainable_zeros(t->ctx, (size_t)model->config.L, sizeof *t->layers);
+    t->params = foci_trainable_zeros(t->ctx, tensors, sizeof *t->params);
+    t->gradients = foci_trainable_zeros(t->ctx, floats, sizeof *t->gradients);
     if (!t->layers || !t->params || !t->gradients) {
         foci_trainable_free(t);
         return FOCAL_ENOMEM;

@@ -5,6 +5,7 @@
 
 #include "base/ctx.h"
 #include "base/error.h"
+#include "base/hash.h"
 #include "text/documents.h"
 #include "text/text_cut.h"
 #include "text/tokenizer.h"
@@ -33,34 +34,27 @@ focal_status focal_corpus_train(focal_ctx *ctx, const focal_corpus *corpus,
     return status;
 }
 
-static uint64_t mix(uint64_t hash, const void *data, size_t bytes)
-{
-    const unsigned char *from = data;
-    for (size_t n = 0; n < bytes; n++) hash = (hash ^ from[n]) * 0x100000001B3U;
-    return hash;
-}
-
 uint64_t foci_tokenizer_fingerprint(const focal_tokenizer *tokenizer)
 {
     const foci_vocab *vocab = tokenizer->vocab;
     const foci_bpe *bpe = &tokenizer->bpe;
-    uint64_t hash = 0xCBF29CE484222325U, merges = 0;
-    hash = mix(hash, &vocab->size, sizeof vocab->size);
-    hash = mix(hash, vocab->begin, ((size_t)vocab->size + 1) * sizeof *vocab->begin);
-    hash = mix(hash, vocab->bytes, vocab->begin[vocab->size]);
-    hash = mix(hash, vocab->kind, (size_t)vocab->size);
+    uint64_t hash = FOCI_HASH_BEGIN, merges = 0;
+    hash = foci_hash_bytes(hash, &vocab->size, sizeof vocab->size);
+    hash = foci_hash_bytes(hash, vocab->begin, ((size_t)vocab->size + 1) * sizeof *vocab->begin);
+    hash = foci_hash_bytes(hash, vocab->bytes, vocab->begin[vocab->size]);
+    hash = foci_hash_bytes(hash, vocab->kind, (size_t)vocab->size);
     for (uint64_t n = 0; bpe->merge && n <= bpe->merge_mask; n++) {
         const foci_merge *merge = &bpe->merge[n];
         if (merge->pair == UINT64_MAX) continue;
         /* A sum: the order in the table is nobody's business. */
-        uint64_t one = mix(0xCBF29CE484222325U, &merge->pair, sizeof merge->pair);
-        merges += mix(one, &merge->rank, sizeof merge->rank);
+        uint64_t one = foci_hash_bytes(FOCI_HASH_BEGIN, &merge->pair, sizeof merge->pair);
+        merges += foci_hash_bytes(one, &merge->rank, sizeof merge->rank);
     }
-    hash = mix(hash, &merges, sizeof merges);
+    hash = foci_hash_bytes(hash, &merges, sizeof merges);
     for (int32_t n = 0; n < tokenizer->splitter.count; n++) {
         const foci_split_step *step = &tokenizer->splitter.steps[n];
         const int32_t kind[] = {step->kind, step->behavior, step->scan};
-        hash = mix(hash, kind, sizeof kind);
+        hash = foci_hash_bytes(hash, kind, sizeof kind);
     }
     return hash;
 }
