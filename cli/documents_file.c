@@ -7,6 +7,7 @@
 
 #include "cli.h"
 #include "json_text.h"
+#include "overwrite.h"
 
 static int failed(const documents_file *documents)
 {
@@ -20,6 +21,8 @@ int documents_open(documents_file *documents, const char *path)
     if (bytes < 0 || (size_t)bytes >= sizeof documents->part)
         return cli_fail("the name of the file is %zu bytes long, at most %zu are possible",
                         strlen(path), sizeof documents->part - sizeof ".part");
+    const int code = output_place_check("output", path);
+    if (code != CLI_DONE) return code;
     documents->file = fopen(documents->part, "w");
     return documents->file ? CLI_DONE : failed(documents);
 }

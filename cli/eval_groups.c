@@ -189,7 +189,8 @@ static int run(groups_options *o)
 static int check_output(const groups_options *o)
 {
     static const char what[] = "eval groups: -o";
-    int code = overwrite_check(what, o->path, &o->model.name, 1);
+    int code = output_place_check(what, o->path);
+    if (code == CLI_DONE) code = overwrite_check(what, o->path, &o->model.name, 1);
     if (code == CLI_DONE) code = overwrite_check(what, o->path, o->files.items, o->files.count);
     if (code == CLI_DONE)
         code = overwrite_check(what, o->path, o->adapters.items, o->adapters.count);

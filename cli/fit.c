@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "fit_method.h"
@@ -206,6 +207,12 @@ static int find_run_file(fit_request *f)
     return CLI_DONE;
 }
 
+static bool is_folder(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
 static int start(fit_request *f)
 {
     train_request *r = &f->train;
@@ -231,10 +238,8 @@ static int start(fit_request *f)
     if (!f->model && !f->run_file && !r->out && r->texts.count == 1 &&
         access(r->texts.items[0], F_OK) != 0)
         return cli_fail("%s: %s", r->texts.items[0], strerror(errno));
-    if (!f->model && !f->run_file && !r->out && r->texts.count == 1 &&
-        text_has(r->texts.items[0], "adapter_config.json"))
-        return cli_fail("%s: is an adapter without the run.conf of its fit: there is nothing to go "
-                        "on with",
+    if (!f->model && !f->run_file && !r->out && r->texts.count == 1 && is_folder(r->texts.items[0]))
+        return cli_fail("%s: has no run.conf of a fit: there is nothing to go on with",
                         r->texts.items[0]);
     if (!f->model && !f->run_file)
         return cli_wrong("fit: -m MODEL says what groups are fitted to; see focal fit --help");

@@ -284,6 +284,8 @@ static int take_argument(const cli_usage *usage, const char *word)
 {
     if (usage->taken && usage->taken->count == CLI_MAX_TEXTS)
         return cli_wrong("%s: more than %d arguments", name_of(usage), CLI_MAX_TEXTS);
+    if (usage->taken && usage->most > 1 && usage->taken->count == usage->most)
+        return cli_wrong("%s: more than %d arguments", name_of(usage), usage->most);
     if (!usage->taken || usage->taken->count == usage->most)
         return cli_wrong("%s: unexpected argument '%s'; see %s --help", name_of(usage), word,
                          usage->command);

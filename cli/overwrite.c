@@ -1,7 +1,8 @@
-/* Outputs that would replace an input. */
+/* Outputs that would replace an input, or cannot be. */
 #include "overwrite.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -20,9 +21,9 @@ static bool is_same(const struct stat *a, const struct stat *b)
  * pages may lie there too, and are made anew. */
 static bool is_part(const char *name)
 {
-    static const char *const ends[] = {".safetensors",   ".gguf",       "config.json",
-                                       "tokenizer.json", ".index.json", "log.jsonl",
-                                       "summary.json",   "run.conf"};
+    static const char *const ends[] = {
+        ".safetensors", ".gguf",        "config.json", "tokenizer.json", ".index.json",
+        "log.jsonl",    "summary.json", "run.conf",    "texts.txt",      "lock"};
     const size_t bytes = strlen(name);
     for (size_t n = 0; n < CLI_COUNT(ends); n++) {
         const size_t end = strlen(ends[n]);
@@ -63,5 +64,27 @@ int overwrite_check(const char *what, const char *path, const char *const *input
             return cli_wrong("%s %s would replace what is read from %s, the same file", what, path,
                              is_stdin ? "standard input" : inputs[n]);
     }
+    return CLI_DONE;
+}
+
+int output_place_check(const char *what, const char *path)
+{
+    struct stat out;
+    char folder[CLI_PATH_BYTES];
+    if (!path) return CLI_DONE;
+    if (strcmp(path, "-") == 0)
+        return cli_wrong("%s - is no file: ./- would be one of that name", what);
+    if (stat(path, &out) == 0) {
+        if (S_ISREG(out.st_mode)) return CLI_DONE;
+        return cli_fail("%s: exists and is not a regular file", path);
+    }
+    const int length = snprintf(folder, sizeof folder, "%s", path);
+    if (length < 0 || (size_t)length >= sizeof folder)
+        return cli_fail("%s: the name is too long", what);
+    char *slash = strrchr(folder, '/');
+    if (!slash) return CLI_DONE;
+    slash[slash == folder ? 1 : 0] = '\0';
+    if (stat(folder, &out) != 0) return cli_fail("%s: %s", path, strerror(errno));
+    if (!S_ISDIR(out.st_mode)) return cli_fail("%s: %s", path, strerror(ENOTDIR));
     return CLI_DONE;
 }
