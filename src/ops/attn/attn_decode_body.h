@@ -375,9 +375,10 @@ static void stream_half(stream *st, const stream_turn *turn, const stream_turn *
     }
 }
 
-/* Rows of the item's key heads through its entries: VL keys of one head, then of the next. */
+/* Rows of the item's key heads through its entries: VL keys of one head, then of the next. after:
+ * what this thread reads next, presumably; its first keys are asked for with the last ones here. */
 static void stream_item(const split_item *item, const stream_source *sources, stream *streams,
-                        const q8_stream *q8)
+                        const stream_source *after, int32_t after_heads, const q8_stream *q8)
 {
     stream_turn turns[2][STREAM_HEADS];
     for (int32_t h = 0; h < item->heads; h++) {
@@ -392,7 +393,11 @@ static void stream_item(const split_item *item, const stream_source *sources, st
         stream_turn *turn = turns[n], *next = turns[n ^ 1];
         bool is_whole[STREAM_HEADS];
         for (int32_t h = 0; h < item->heads; h++) {
-            find_keys(&sources[h], entry + STREAM_KEYS, &next[h]);
+            const bool is_last = entry + STREAM_KEYS >= item->end && h < after_heads;
+            if (is_last)
+                find_keys(&after[h], after[h].item->begin, &next[h]);
+            else
+                find_keys(&sources[h], entry + STREAM_KEYS, &next[h]);
             for (int32_t m = count; m < STREAM_KEYS; m++)
                 turn[h].k[m] = turn[h].k[0]; /* not seen */
         }
@@ -487,24 +492,35 @@ static void begin_stream(const split_call *split, const split_item *item, int32_
             keys->query_mask[(int64_t)foci_router_of(keys->routers, g) * keys->T + item->token];
 }
 
-static void split_streamed(const split_call *split, const split_item *item, const fwd_scratch *s,
-                           float *partial)
+/* Where each head of an item finds its keys. */
+static void find_sources(const fwd_call *call, const split_item *item, stream_source *sources)
 {
-    const fwd_call *call = split->fwd;
     const focal_attn_args *a = call->a;
     const focal_attn_seq *seq = &a->seqs[item->seq];
-    stream streams[STREAM_HEADS];
-    stream_source sources[STREAM_HEADS] = {0};
     for (int32_t h = 0; h < item->heads; h++) {
         const int32_t g = item->g + h;
-        begin_stream(split, item, g, s, h, &streams[h]);
         sources[h] = (stream_source){.k_rows = foci_attn_k_rows(a, seq, g),
                                      .v_rows = foci_attn_v_rows(a, seq, g),
                                      .item = item,
                                      .keys = seq->keys};
         if (seq->keys) sources[h].router = foci_router_of(seq->keys->routers, g);
     }
-    stream_item(item, sources, streams, a->has_q8_keys ? call->q8 : NULL);
+}
+
+/* after: the item that this thread runs next, presumably; NULL: none. */
+static void split_streamed(const split_call *split, const split_item *item, const split_item *after,
+                           const fwd_scratch *s, float *partial)
+{
+    const fwd_call *call = split->fwd;
+    const focal_attn_args *a = call->a;
+    stream streams[STREAM_HEADS];
+    stream_source sources[STREAM_HEADS], next[STREAM_HEADS];
+    find_sources(call, item, sources);
+    if (after) find_sources(call, after, next);
+    for (int32_t h = 0; h < item->heads; h++)
+        begin_stream(split, item, item->g + h, s, h, &streams[h]);
+    stream_item(item, sources, streams, next, after ? after->heads : 0,
+                a->has_q8_keys ? call->q8 : NULL);
     for (int32_t h = 0; h < item->heads; h++) {
         const stream *st = &streams[h];
         for (int32_t n = 0; n < st->rows; n++, partial += call->o_stride + 2)
@@ -524,7 +540,10 @@ static void split_work(void *arg, int64_t index, int32_t thread)
     (void)lay_out(call, foci_max64(rows, (int64_t)STREAM_ROWS * STREAM_HEADS), WITHOUT_GROUPS,
                   (bump){call->scratch + thread * call->scratch_bytes, 0}, &s);
     if (rows <= STREAM_ROWS) {
-        split_streamed(split, item, &s, partial);
+        /* Threads take items in turn, so the next one here is about as many further on. */
+        const int64_t next = index + focal_ctx_threads(call->ctx);
+        split_streamed(split, item, next < split->item_count ? item + (next - index) : NULL, &s,
+                       partial);
         return;
     }
     for (int32_t n = 0; n < item->heads; n++)
@@ -583,41 +602,39 @@ static void add_sequence(const fwd_call *call, split_call *split, split_item *it
     }
 }
 
-/* One query of a sequence: every head's partial results, merged in the order of the pieces. */
-static void merge_query(const split_call *split, int32_t n, int32_t token, fwd_scratch *s)
+/* A query's rows of one key head: their partial results, merged in the order of the pieces. */
+static void merge_query(const split_call *split, int32_t n, int32_t token, int32_t g,
+                        fwd_scratch *s)
 {
     const fwd_call *call = split->fwd;
     const int64_t width = call->o_stride + 2;
-    for (int32_t g = 0; g < call->a->G; g++) {
-        const fwd_item block = {n, g, token, 1, 0};
-        begin_block(call, &block, call->group, s);
-        for (int64_t at = split->first_item[n]; at < split->first_item[n + 1]; at++) {
-            const split_item *item = &split->items[at];
-            if (g < item->g || g >= item->g + item->heads || token < item->token ||
-                token >= item->token + item->tokens)
-                continue;
-            const int64_t first = item->partial +
-                                  (int64_t)(g - item->g) * item->tokens * call->group +
-                                  (int64_t)(token - item->token) * call->group;
-            for (int32_t row = 0; row < call->group; row++) {
-                const float *from = split->partial + (first + row) * width;
-                const float neg_max = from[call->o_stride + 1];
-                if (neg_max == INFINITY) continue; /* it saw no key */
-                const bool is_first = (s->fresh[row / STRIP_ROWS] >> row % STRIP_ROWS & 1U) != 0;
-                const float least =
-                    is_first || neg_max < s->neg_max[row] ? neg_max : s->neg_max[row];
-                const float old = is_first ? 0.0F : exp2f(least - s->neg_max[row]);
-                const float new = exp2f(least - neg_max);
-                float *o = s->o + row * call->o_stride;
-                for (int64_t d = 0; d < call->o_stride; d++) o[d] = o[d] * old + from[d] * new;
-                s->sum[(int64_t)row * VL] =
-                    s->sum[(int64_t)row * VL] * old + from[call->o_stride] * new;
-                s->neg_max[row] = least;
-                s->fresh[row / STRIP_ROWS] &= ~(1U << row % STRIP_ROWS);
-            }
+    const fwd_item block = {n, g, token, 1, 0};
+    begin_block(call, &block, call->group, s);
+    for (int64_t at = split->first_item[n]; at < split->first_item[n + 1]; at++) {
+        const split_item *item = &split->items[at];
+        if (g < item->g || g >= item->g + item->heads || token < item->token ||
+            token >= item->token + item->tokens)
+            continue;
+        const int64_t first = item->partial +
+                              (int64_t)(g - item->g) * item->tokens * call->group +
+                              (int64_t)(token - item->token) * call->group;
+        for (int32_t row = 0; row < call->group; row++) {
+            const float *from = split->partial + (first + row) * width;
+            const float neg_max = from[call->o_stride + 1];
+            if (neg_max == INFINITY) continue; /* it saw no key */
+            const bool is_first = (s->fresh[row / STRIP_ROWS] >> row % STRIP_ROWS & 1U) != 0;
+            const float least = is_first || neg_max < s->neg_max[row] ? neg_max : s->neg_max[row];
+            const float old = is_first ? 0.0F : exp2f(least - s->neg_max[row]);
+            const float new = exp2f(least - neg_max);
+            float *o = s->o + row * call->o_stride;
+            for (int64_t d = 0; d < call->o_stride; d++) o[d] = o[d] * old + from[d] * new;
+            s->sum[(int64_t)row * VL] =
+                s->sum[(int64_t)row * VL] * old + from[call->o_stride] * new;
+            s->neg_max[row] = least;
+            s->fresh[row / STRIP_ROWS] &= ~(1U << row % STRIP_ROWS);
         }
-        finish_block(call, &block, call->group, s);
     }
+    finish_block(call, &block, call->group, s);
 }
 
 static void merge_work(void *arg, int64_t index, int32_t thread)
@@ -629,12 +646,12 @@ static void merge_work(void *arg, int64_t index, int32_t thread)
                   WITHOUT_GROUPS, (bump){call->scratch + thread * call->scratch_bytes, 0}, &s);
     for (int32_t n = 0; n < call->a->seq_count; n++) {
         if (!is_split(call->a, n)) continue;
-        const int32_t T = call->a->seqs[n].T;
-        if (index < T) {
-            merge_query(split, n, (int32_t)index, &s);
+        const int64_t count = (int64_t)call->a->seqs[n].T * call->a->G;
+        if (index < count) {
+            merge_query(split, n, (int32_t)(index / call->a->G), (int32_t)(index % call->a->G), &s);
             return;
         }
-        index -= T;
+        index -= count;
     }
 }
 
@@ -658,7 +675,7 @@ static focal_status run_split_items(const fwd_call *call, split_call *split)
         if (!split->items || !split->partial) return FOCAL_ENOMEM;
     }
     foci_parallel(call->ctx, split->item_count, split_work, split);
-    foci_parallel(call->ctx, queries, merge_work, split);
+    foci_parallel(call->ctx, queries * a->G, merge_work, split);
     return FOCAL_OK;
 }
 
