@@ -52,16 +52,17 @@ static void project(const plan *x, const side *s, int64_t first, int64_t count, 
     finish_projections(x, s, count, z, scales);
 }
 
+/* One side of a block: a token alone still has two, for two threads. */
 static void score_block(void *arg, int64_t index, int32_t thread)
 {
     const plan *x = arg;
-    const int64_t first = index * BLOCK, count = foci_min64(BLOCK, x->args->T - first);
-    float *z = buffer_of(x, thread), *scores = z + BLOCK * x->columns;
-    for (int n = 0; n < x->side_count; n++) {
-        if (!is_wanted(x, &x->sides[n], first + count)) continue;
-        project(x, &x->sides[n], first, count, z, NULL);
-        score_side(x, &x->sides[n], first, count, z, scores);
-    }
+    const side *s = &x->sides[index % x->side_count];
+    const int64_t first = index / x->side_count * BLOCK;
+    const int64_t count = foci_min64(BLOCK, x->args->T - first);
+    float *z = buffer_of(x, thread);
+    if (!is_wanted(x, s, first + count)) return;
+    project(x, s, first, count, z, NULL);
+    score_side(x, s, first, count, z, z + BLOCK * x->columns);
 }
 
 static focal_status run_forward(focal_ctx *ctx, const focal_route_args *args)
@@ -70,7 +71,8 @@ static focal_status run_forward(focal_ctx *ctx, const focal_route_args *args)
     list_sides(&x);
     focal_status status = prepare(ctx, &x, BLOCK * (x.columns + x.group_width));
     if (status == FOCAL_OK) status = prepare_projection(ctx, &x);
-    if (status == FOCAL_OK) foci_parallel(ctx, foci_pieces(args->T, BLOCK), score_block, &x);
+    if (status == FOCAL_OK)
+        foci_parallel(ctx, foci_pieces(args->T, BLOCK) * x.side_count, score_block, &x);
     free_plan(ctx, &x);
     return status;
 }
