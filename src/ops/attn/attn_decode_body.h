@@ -300,31 +300,32 @@ typedef struct stream_source {
     int32_t router;
 } stream_source;
 
-/* True when the entries are positions and these are rows of one block. */
-static bool lies_in_order(const stream_source *source)
+/* The row of k and v that an entry names. */
+static int64_t row_of_entry(const stream_source *source, int32_t entry)
 {
-    return !source->item->list && !source->k_rows.pages &&
-           !(source->keys && source->keys->position_row);
+    if (source->item->list) return source->item->list[entry];
+    return foci_position_row(source->keys, source->router, entry);
 }
 
-/* Finds the keys from `entry` on, up to STREAM_KEYS; NULL past the last. */
+/* Finds the keys from `entry` on, up to STREAM_KEYS; NULL past the last. Rows that follow each other
+ * in a page lie side by side, so only the first of them is looked up: to divide by the rows of a
+ * page costs more than to multiply a key. */
 static void find_keys(const stream_source *source, int32_t entry, stream_turn *turn)
 {
-    const split_item *item = source->item;
-    const int32_t count = (int32_t)foci_max64(foci_min64(item->end - entry, STREAM_KEYS), 0);
+    const int32_t count = (int32_t)foci_max64(foci_min64(source->item->end - entry, STREAM_KEYS), 0);
     for (int32_t n = count; n < STREAM_KEYS; n++) turn->k[n] = turn->v[n] = NULL;
-    if (lies_in_order(source)) {
-        for (int32_t n = 0; n < count; n++) {
-            turn->k[n] = foci_row(&source->k_rows, entry) + n * source->k_rows.row_bytes;
-            turn->v[n] = foci_row(&source->v_rows, entry) + n * source->v_rows.row_bytes;
-        }
-        return;
-    }
-    for (int32_t n = 0; n < count; n++) {
-        turn->row[n] = item->list ? item->list[entry + n]
-                                  : foci_position_row(source->keys, source->router, entry + n);
-        turn->k[n] = foci_row(&source->k_rows, turn->row[n]);
-        turn->v[n] = foci_row(&source->v_rows, turn->row[n]);
+    for (int32_t n = 0; n < count;) {
+        int64_t row = row_of_entry(source, entry + n);
+        const int32_t end =
+            (int32_t)foci_min64(count, n + foci_rows_in_line(&source->k_rows, row));
+        const char *k = foci_row(&source->k_rows, row), *v = foci_row(&source->v_rows, row);
+        do {
+            turn->row[n] = row++;
+            turn->k[n] = k;
+            turn->v[n] = v;
+            k += source->k_rows.row_bytes;
+            v += source->v_rows.row_bytes;
+        } while (++n < end && row_of_entry(source, entry + n) == row);
     }
 }
 

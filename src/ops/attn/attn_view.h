@@ -38,6 +38,12 @@ static inline const char *foci_row(const foci_rows *rows, int64_t row)
     return page + row % rows->page_rows * rows->row_bytes + rows->head_bytes;
 }
 
+/* How many rows from this one on lie side by side. */
+static inline int64_t foci_rows_in_line(const foci_rows *rows, int64_t row)
+{
+    return rows->pages ? rows->page_rows - row % rows->page_rows : INT32_MAX;
+}
+
 /* The router (row of a key set's arrays) that serves key head g. */
 static inline int32_t foci_router_of(int32_t routers, int32_t g)
 {
