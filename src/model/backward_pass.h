@@ -5,6 +5,7 @@
 #include "base/profile.h"
 #include "focal/attn.h"
 #include "model/backward.h"
+#include "model/product.h"
 
 /* What a layer computes between two places of the stream, and backward reads again. */
 typedef struct foci_kept {
@@ -96,19 +97,25 @@ typedef struct foci_pass {
             foci_profile_end((p)->ctx, name, timed_begin_, (foci_cost){flops, 0.0});               \
     } while (0)
 
-static inline int64_t foci_qkv_stride(const foci_config *c)
-{
-    return ((int64_t)c->H + 2 * (int64_t)c->G) * c->D;
-}
-
 static inline foci_kept *foci_kept_of(const foci_pass *p, int32_t layer)
 {
     return &p->kept[p->recompute == FOCI_RECOMPUTE_NONE ? layer : 0];
 }
 
-/* out (T,N) = x w^T + bias, or += . This and the next two have what LoRA adds to w in them. */
+/* ---- Products, norms and the stream (backward_products.c) ---- */
+
+/* What LoRA adds to a layer in this pass; NULL: nothing. What learns does not act in the untouched
+ * model. The products below have it in them. */
+const foci_low_rank *foci_pass_added_to(const foci_pass *p, const foci_linear *w);
+/* Products that read the same x. */
+focal_status foci_pass_multiply_several(const foci_pass *p, const char *name, const void *x,
+                                        const foci_product *products, int32_t count);
+/* out (T,N) = x w^T + bias, or += . */
 focal_status foci_pass_multiply(const foci_pass *p, const char *name, const foci_linear *w,
                                 const void *x, float *out, int64_t out_stride, bool adds);
+/* hidden without gate and up, where LoRA adds nothing to them: the same bits. */
+focal_status foci_pass_multiply_gated(const foci_pass *p, const foci_kept *a,
+                                      const foci_product *in, int32_t count);
 /* dx (T,K) = dy w, or += . */
 focal_status foci_pass_multiply_back(const foci_pass *p, const char *name, const foci_linear *w,
                                      const void *dy, int64_t dy_stride, void *dx,
@@ -117,12 +124,38 @@ focal_status foci_pass_multiply_back(const foci_pass *p, const char *name, const
 focal_status foci_pass_weight_gradient(const foci_pass *p, const char *name, const foci_linear *w,
                                        const foci_linear_grads *grads, const void *dy,
                                        int64_t dy_stride, const void *x);
+/* (T, H, D) numbers of any stride in another type or place. */
+focal_status foci_pass_convert(const foci_pass *p, int32_t H, int32_t D, const float *x,
+                               int64_t x_stride, void *out, focal_dtype out_dtype);
 focal_status foci_pass_normalise(const foci_pass *p, const foci_gain *gain, const float *x,
                                  void *out, focal_dtype out_dtype);
 /* dx = the gradient of what the norm read, or += ; dx may be dy. */
 focal_status foci_pass_normalise_back(const foci_pass *p, const foci_gain *gain,
                                       const foci_gain_grads *grads, const float *x, const float *dy,
                                       float *dx, bool adds);
+/* What a block reads of the stream, normalised where the family does it here. */
+focal_status foci_pass_read(const foci_pass *p, const foci_gain *gain, const float *x, void *h);
+/* dx += the gradient that came to h. */
+focal_status foci_pass_read_back(const foci_pass *p, const foci_gain *gain,
+                                 const foci_gain_grads *grads, const float *x);
+/* to = from + what a block gives through w, normalised where the family does it there. */
+focal_status foci_pass_join(const foci_pass *p, const char *name, const foci_linear *w,
+                            const void *block, const foci_gain *gain, float *y, const float *from,
+                            float *to);
+/* dy = the gradient of what w gave, as products read it. */
+focal_status foci_pass_join_back(const foci_pass *p, const foci_gain *gain,
+                                 const foci_gain_grads *grads, const float *y);
+
+/* ---- Attention (backward_attention.c) ---- */
+
+/* Everything of it but its last product, and that product. */
+focal_status foci_pass_attention_inside(const foci_pass *p, int32_t n);
+focal_status foci_pass_attention_out(const foci_pass *p, int32_t n);
+/* dx behind the block to dx before it. */
+focal_status foci_pass_attention_back(const foci_pass *p, int32_t n);
+bool foci_pass_learns_temperature(const foci_pass *p, int32_t layer);
+
+/* ---- The head (backward_head.c) ---- */
 
 /* What the head reads, of the last layer's stream. */
 focal_status foci_pass_head_input(const foci_pass *p, void *h);

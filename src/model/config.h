@@ -145,4 +145,17 @@ focal_status foci_config_check(focal_ctx *ctx, const char *what, const foci_conf
 /* Marks the windowed layers by the family's period. */
 void foci_config_spread_windows(foci_config *config, int32_t period, bool global_is_first);
 
+/* q, k and v of a token side by side. */
+static inline int64_t foci_qkv_stride(const foci_config *c)
+{
+    return ((int64_t)c->H + 2 * (int64_t)c->G) * c->D;
+}
+
+static inline bool foci_has_windows(const foci_config *c)
+{
+    for (int32_t n = 0; n < c->L; n++)
+        if (c->is_local[n]) return true;
+    return false;
+}
+
 #endif /* FOCI_MODEL_CONFIG_H */

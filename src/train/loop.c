@@ -495,8 +495,10 @@ static focal_status tell_step(session *s, const foci_batch_loss *loss, double no
             loss->distant_pairs > 0 ? (double)loss->kept_pairs / (double)loss->distant_pairs : 0.0,
         .largest_group = loss->largest_load,
         .mean_largest_group = loss->mean_largest_load};
-    if (has_groups) watch_documents(s, loss);
-    if (has_groups) watch_groups(s, loss->largest_load);
+    if (has_groups) {
+        watch_documents(s, loss);
+        watch_groups(s, loss->largest_load);
+    }
     return foci_journal_step(&s->journal, &told, seconds);
 }
 

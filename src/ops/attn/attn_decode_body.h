@@ -307,17 +307,17 @@ static int64_t row_of_entry(const stream_source *source, int32_t entry)
     return foci_position_row(source->keys, source->router, entry);
 }
 
-/* Finds the keys from `entry` on, up to STREAM_KEYS; NULL past the last. Rows that follow each other
- * in a page lie side by side, so only the first of them is looked up: to divide by the rows of a
- * page costs more than to multiply a key. */
+/* Finds the keys from `entry` on, up to STREAM_KEYS; NULL past the last. Rows that follow each
+ * other in a page lie side by side, so only the first of them is looked up: to divide by the rows
+ * of a page costs more than to multiply a key. */
 static void find_keys(const stream_source *source, int32_t entry, stream_turn *turn)
 {
-    const int32_t count = (int32_t)foci_max64(foci_min64(source->item->end - entry, STREAM_KEYS), 0);
+    const int32_t count =
+        (int32_t)foci_max64(foci_min64(source->item->end - entry, STREAM_KEYS), 0);
     for (int32_t n = count; n < STREAM_KEYS; n++) turn->k[n] = turn->v[n] = NULL;
     for (int32_t n = 0; n < count;) {
         int64_t row = row_of_entry(source, entry + n);
-        const int32_t end =
-            (int32_t)foci_min64(count, n + foci_rows_in_line(&source->k_rows, row));
+        const int32_t end = (int32_t)foci_min64(count, n + foci_rows_in_line(&source->k_rows, row));
         const char *k = foci_row(&source->k_rows, row), *v = foci_row(&source->v_rows, row);
         do {
             turn->row[n] = row++;
@@ -616,8 +616,7 @@ static void merge_query(const split_call *split, int32_t n, int32_t token, int32
         if (g < item->g || g >= item->g + item->heads || token < item->token ||
             token >= item->token + item->tokens)
             continue;
-        const int64_t first = item->partial +
-                              (int64_t)(g - item->g) * item->tokens * call->group +
+        const int64_t first = item->partial + (int64_t)(g - item->g) * item->tokens * call->group +
                               (int64_t)(token - item->token) * call->group;
         for (int32_t row = 0; row < call->group; row++) {
             const float *from = split->partial + (first + row) * width;
