@@ -170,6 +170,18 @@ static const char *main_type(const focal_model_info *info)
     return focal_dtype_name((focal_dtype)most);
 }
 
+/* "llama q4_1", and how it runs with an adapter: rows of different runs stand in one table. */
+static void describe_model(const bench_run *r, char *to, size_t bytes)
+{
+    const focal_model_info *info = &r->info;
+    const char *adapter = r->o->model.adapter.path ? ", adapter" : "";
+    if (info->groups > 0)
+        (void)snprintf(to, bytes, "%s %s, %d of %d groups", info->family, main_type(info),
+                       info->top, info->groups);
+    else
+        (void)snprintf(to, bytes, "%s %s%s", info->family, main_type(info), adapter);
+}
+
 static void print_row(const bench_run *r, const bench_test *t, const measure_samples *rates)
 {
     const double count = (double)(t->prompt > 0 ? t->prompt : t->count);
@@ -179,24 +191,30 @@ static void print_row(const bench_run *r, const bench_test *t, const measure_sam
     const double params = 1e-6 * (double)info->parameter_count;
     const int threads = focal_ctx_threads(r->ctx);
     if (r->o->format == FORMAT_MD) {
-        char speed[NAME_BYTES] = "-", share[NAME_BYTES] = "-";
+        char speed[NAME_BYTES] = "-", share[NAME_BYTES] = "-", model[2 * NAME_BYTES];
         if (rates->count > 0) {
             (void)snprintf(speed, sizeof speed, "%.2f ± %.2f", ts, deviation(rates));
             (void)snprintf(share, sizeof share, "%.1f %%", 100.0 * ts / floor_ts);
         }
-        printf("| %s %s | %.2f MiB | %.2f M | %d | %s | %s | %.2f | %s | %.0f |\n", info->family,
-               main_type(info), size, params, threads, t->name, speed, floor_ts, share,
-               peak_rss_mb());
+        describe_model(r, model, sizeof model);
+        printf("| %s | %.2f MiB | %.2f M | %d | %s | %s | %.2f | %s | %.0f |\n", model, size,
+               params, threads, t->name, speed, floor_ts, share, peak_rss_mb());
     } else if (r->o->format == FORMAT_CSV) {
-        printf("%s,%s,%s,%d,%s,%.9g,%.9g,%.9g,%.9g,%.9g\n", info->family, main_type(info),
-               focal_dtype_name(info->precision), threads, t->name, ts, deviation(rates), floor_ts,
-               ts / floor_ts, peak_rss_mb());
+        printf("%s,%s,%s,%d,%s,%.9g,%.9g,%.9g,%.9g,%.9g,%d,%d,%d,%d\n", info->family,
+               main_type(info), focal_dtype_name(info->precision), threads, t->name, ts,
+               deviation(rates), floor_ts, ts / floor_ts, peak_rss_mb(), info->groups, info->top,
+               info->group_window, info->sinks);
     } else {
         output_table table = {.is_json = true};
         output_text(&table, "model", info->family);
         output_text(&table, "type", main_type(info));
         output_text(&table, "precision", focal_dtype_name(info->precision));
         output_text(&table, "cache_type", focal_dtype_name(r->cache_type));
+        if (r->o->model.adapter.path) output_text(&table, "adapter", r->o->model.adapter.path);
+        output_int(&table, "groups", info->groups);
+        output_int(&table, "top", info->top);
+        output_int(&table, "window", info->group_window);
+        output_int(&table, "sinks", info->sinks);
         output_int(&table, "threads", threads);
         output_text(&table, "test", t->name);
         output_int(&table, "n_prompt", t->prompt);
@@ -304,7 +322,7 @@ static void print_head(const model_options *o)
                "|---|---:|---:|---:|---:|---:|---:|---:|---:|\n");
     else if (o->format == FORMAT_CSV)
         printf("model,type,precision,threads,test,avg_ts,stddev_ts,floor_ts,floor_fraction,peak_"
-               "rss_mb\n");
+               "rss_mb,groups,top,window,sinks\n");
 }
 
 static int64_t largest(const cli_list *list)
@@ -434,11 +452,13 @@ int cli_bench_model(int argc, char **argv)
     static const cli_rule rules[] = {{"json", .excludes = "output"}};
     const cli_usage usage = {
         .command = "focal bench model",
-        .about = "Times a model on random tokens or a text, in llama-bench's notation: pp512 is a "
-                 "prompt of\n"
-                 "512 tokens, tg128 are 128 tokens written one by one, @d4096 means behind 4096\n"
-                 "others. The floor is what the machine's own peaks, measured between the runs,\n"
-                 "would allow for the model's products, its attention and its bytes.",
+        .about =
+            "Times a model on random tokens or a text, in llama-bench's notation: pp512 is a "
+            "prompt of\n"
+            "512 tokens, tg128 are 128 tokens written one by one, @d4096 means behind 4096\n"
+            "others. The floor is what the machine's own peaks, measured between the runs,\n"
+            "would allow for the model's products, its attention and its bytes; with groups it\n"
+            "stays that of attention over all keys.",
         .examples = "  focal bench model -m smollm2 -p 512,2048,8192 -n 128 -t 2\n"
                     "  focal bench model -m smollm2 -p 0 -n 128 -d 0,8192 --profile\n",
         .options = options,

@@ -25,11 +25,18 @@ def blocks(text):
     return found
 
 
+def own_entries():
+    """What belongs to the checkout, not what somebody who followed the README left in it."""
+    listed = subprocess.run(["git", "-C", ROOT, "ls-files", "-z"], check=False, text=True,
+                            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    if listed.returncode == 0 and listed.stdout:
+        return {name.split("/", 1)[0] for name in listed.stdout.split("\0") if name}
+    return {entry.name for entry in ROOT.iterdir() if not entry.name.startswith("build")}
+
+
 def make_checkout(folder, build):
-    for entry in ROOT.iterdir():
-        if entry.name == "demo" or entry.name == ".git" or entry.name.startswith("build"):
-            continue
-        (folder / entry.name).symlink_to(entry)
+    for name in own_entries():
+        (folder / name).symlink_to(ROOT / name)
     (folder / "build").symlink_to(build)
 
 

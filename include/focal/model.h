@@ -69,6 +69,10 @@ typedef struct focal_model_info {
     int64_t layer_flops;    /* of products, for one token in all layers; multiply-adds count two */
     int64_t head_flops;     /* and in the vocabulary's product */
     int64_t step_bytes;     /* of weights that a single token reads */
+    /* How an attached adapter's groups run. */
+    int32_t groups;              /* 0: there are none */
+    int32_t top;                 /* that a token looks into; 0: its window and the sinks alone */
+    int32_t group_window, sinks; /* keys that it always sees */
 } focal_model_info;
 FOCAL_API focal_model_info focal_model_describe(const focal_model *model);
 

@@ -25,11 +25,10 @@ static focal_status resolve(focal_ctx *ctx, const focal_copy_plan *plan, shape *
     const int64_t between = (int64_t)length - 2 * (int64_t)passage - begin_count;
     if (passage < 2 || between < 0)
         return foci_fail(ctx, FOCAL_EINVAL,
-                         "copy: a passage of %d tokens (at least 2) twice in a length of %d%s",
+                         "copy: a passage of %d tokens does not fit twice in a length of %d%s, or "
+                         "has less than 2",
                          passage, length,
-                         begin_count > 0 ? ", of which the first is the model's "
-                                           "beginning of a text"
-                                         : "");
+                         begin_count > 0 ? " whose first token is the beginning of a text" : "");
     if (!plan->texts || plan->text_count < 1)
         return foci_fail(ctx, FOCAL_EINVAL, "copy: no text to take passages from");
     if (plan->has_even_places && plan->text_count < 2)
@@ -181,12 +180,13 @@ focal_status focal_copy(focal_model *model, const focal_copy_plan *plan, int32_t
     r.count = r.options->count == 0 ? foci_min64(DEFAULT_COUNT, most) : r.options->count;
     const int32_t passage = r.shape.passage;
     r.scored = scored == 0 ? passage - (int32_t)foci_max64(passage / 8, 1) : scored;
-    if (r.scored < 1 || r.scored >= passage || r.count < 1)
-        return foci_fail(
-            r.ctx, FOCAL_EINVAL,
-            "copy: %lld sequences (at least 1), %d ids scored of a passage of %d (1 to "
-            "one less)",
-            (long long)r.count, r.scored, passage);
+    if (r.count < 1)
+        return foci_fail(r.ctx, FOCAL_EINVAL, "copy: %lld sequences, at least 1 is needed",
+                         (long long)r.count);
+    if (r.scored < 1 || r.scored >= passage)
+        return foci_fail(r.ctx, FOCAL_EINVAL,
+                         "copy: %d tokens scored of a passage of %d, 1 to %d can be", r.scored,
+                         passage, passage - 1);
     if (r.count > most)
         return foci_fail(r.ctx, FOCAL_EINVAL,
                          "copy: %lld sequences, %d texts have the places of %lld",

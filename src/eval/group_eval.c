@@ -137,7 +137,7 @@ static focal_status check_texts(group_run *r)
     for (int32_t n = 0; n < a->text_count; n++) {
         const focal_group_text *text = &a->texts[n];
         if (text->count < 2 || !text->ids || !text->name)
-            return foci_fail(r->ctx, FOCAL_EINVAL, "groups: %s has %lld tokens, at least 2",
+            return foci_fail(r->ctx, FOCAL_EINVAL, "groups: %s: %lld tokens, at least 2 are needed",
                              text->name ? text->name : "a text", (long long)text->count);
         const int32_t length = length_of(r, n);
         for (int32_t i = 0; i < length; i++)

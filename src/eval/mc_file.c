@@ -119,6 +119,23 @@ static focal_status check_choices(focal_ctx *ctx, const char *what, const member
     return FOCAL_OK;
 }
 
+/* Of two names for one thing a line has one: which counts where they differ would be a guess. */
+static focal_status check_names(focal_ctx *ctx, const char *what, const foci_json *object)
+{
+    static const char *const twins[][2] = {{"context", "ctx"}, {"answer", "gold"}};
+    const foci_json *id = foci_json_get(object, "id"), *task = foci_json_get(object, "task");
+    for (size_t n = 0; n < FOCAL_COUNT(twins); n++)
+        if (foci_json_get(object, twins[n][0]) && foci_json_get(object, twins[n][1]))
+            return foci_fail(ctx, FOCAL_EFORMAT, "%s: has both '%s' and '%s'", what, twins[n][0],
+                             twins[n][1]);
+    if (id && !foci_json_is(id, FOCI_JSON_STRING) && !foci_json_is(id, FOCI_JSON_INT) &&
+        !foci_json_is(id, FOCI_JSON_NULL))
+        return foci_fail(ctx, FOCAL_EFORMAT, "%s: 'id' is neither text nor whole number", what);
+    if (task && !foci_json_is(task, FOCI_JSON_STRING) && !foci_json_is(task, FOCI_JSON_NULL))
+        return foci_fail(ctx, FOCAL_EFORMAT, "%s: 'task' is no text", what);
+    return FOCAL_OK;
+}
+
 static focal_status check_context(focal_ctx *ctx, const char *what, const members *m)
 {
     const int64_t count = foci_json_count(m->choices), contexts = foci_json_count(m->context);
@@ -208,6 +225,7 @@ static focal_status take_item(foci_mc_reader *r, const foci_json *object, size_t
     if (!foci_json_is(object, FOCI_JSON_OBJECT))
         return foci_fail(r->ctx, FOCAL_EFORMAT, "%s: is no object", what);
     if (!is_of_task(&m, r->source->task)) return FOCAL_OK;
+    FOCAL_TRY(check_names(r->ctx, what, object));
     FOCAL_TRY(check_choices(r->ctx, what, &m));
     FOCAL_TRY(check_context(r->ctx, what, &m));
     FOCAL_TRY(check_answer(r->ctx, what, &m));

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/ctx.h"
 #include "base/error.h"
@@ -13,6 +14,15 @@
 #include "model/adapter_read.h"
 
 enum { CONFIG_BYTES = 1 << 20 };
+
+/* One who names a file of an adapter is told so. */
+static focal_status check_is_folder(focal_ctx *ctx, const char *path)
+{
+    struct stat is;
+    if (stat(path, &is) != 0 || S_ISDIR(is.st_mode)) return FOCAL_OK;
+    return foci_fail(ctx, FOCAL_EIO, "%s: is a file; an adapter is the folder with its files",
+                     path);
+}
 
 static focal_status read_json(focal_ctx *ctx, const char *path, uint64_t *hash, foci_json **json)
 {
@@ -31,6 +41,7 @@ focal_status focal_adapter_open(focal_ctx *ctx, const char *path, focal_adapter 
     if (!adapter) return foci_fail(ctx, FOCAL_EINVAL, "adapter: no place for the adapter");
     *adapter = NULL;
     if (!path || !*path) return foci_fail(ctx, FOCAL_EINVAL, "adapter: no path");
+    FOCAL_TRY(check_is_folder(ctx, path));
     uint64_t hash = FOCI_HASH_BEGIN;
     foci_json *json = NULL;
     foci_map map = {0}; /* one for the checksum and the tensors: they are of the same bytes */

@@ -151,7 +151,8 @@ static void read_shape(foci_members *r, foci_groups_shape *shape)
 static void check_kind(foci_members *r)
 {
     const char *type = foci_json_string(foci_json_get(r->json, "peft_type"));
-    const char *task = foci_json_string(foci_json_get(r->json, "task_type"));
+    const foci_json *task = foci_json_get(r->json, "task_type");
+    const char *task_name = foci_json_string(task);
     if (!foci_json_is(r->json, FOCI_JSON_OBJECT))
         r->status = foci_fail(r->ctx, FOCAL_EFORMAT, "%s: it must be an object", r->what);
     else if (!type)
@@ -160,7 +161,8 @@ static void check_kind(foci_members *r)
         r->status =
             foci_fail(r->ctx, FOCAL_EUNSUPPORTED,
                       "%s: peft_type %.40s: neither groups (FOCUS) nor LORA", r->what, type);
-    else if (task && strcmp(task, "CAUSAL_LM") != 0)
+    else if (foci_json_kind(task) != FOCI_JSON_NULL &&
+             (!task_name || strcmp(task_name, "CAUSAL_LM") != 0))
         foci_member_fail(r, "task_type", "\"CAUSAL_LM\"");
 }
 

@@ -47,6 +47,24 @@ static const foci_json *get(const foci_members *r, const char *key)
     return foci_json_get(r->json, key);
 }
 
+/* Another type than peft writes could mean anything. */
+static void check_type(foci_members *r, const char *key, foci_json_type type, const char *must)
+{
+    const foci_json *value = get(r, key);
+    if (foci_json_kind(value) != FOCI_JSON_NULL && !foci_json_is(value, type))
+        foci_member_fail(r, key, must);
+}
+
+static void check_types(foci_members *r)
+{
+    check_type(r, "use_dora", FOCI_JSON_BOOL, "true or false");
+    check_type(r, "bias", FOCI_JSON_STRING, "a text");
+    check_type(r, "rank_pattern", FOCI_JSON_OBJECT, "an object");
+    check_type(r, "alpha_pattern", FOCI_JSON_OBJECT, "an object");
+    if (!foci_json_is(get(r, "init_lora_weights"), FOCI_JSON_BOOL))
+        check_type(r, "init_lora_weights", FOCI_JSON_STRING, "true, false or a text");
+}
+
 /* What makes LoRA another thing than scale B A. */
 static void check_kind(foci_members *r)
 {
@@ -146,6 +164,7 @@ static void read_base(foci_members *r, char to[FOCI_BASE_NAME_BYTES])
 void foci_lora_read_config(foci_members *r, foci_adapter_config *out)
 {
     foci_lora_config *lora = &out->lora;
+    check_types(r);
     check_kind(r);
     foci_members_check_keys(r, known_keys, FOCAL_COUNT(known_keys));
     if (r->status != FOCAL_OK) return;

@@ -279,6 +279,12 @@ focal_model_info focal_model_describe(const focal_model *model)
         .is_tied = model->weights.is_tied,
         .precision = model->precision,
     };
+    if (model->groups || model->near) {
+        info.groups = model->groups ? model->groups->shape.K : model->near->shape.K;
+        info.top = model->groups ? model->run.top : 0;
+        info.group_window = model->run.window;
+        info.sinks = model->run.sinks;
+    }
     for (int32_t n = 0; n < c->L; n++) info.window_layers += c->is_local[n];
     if (info.window_layers > 0) info.window = c->window;
     const bool has_file = model->gguf || model->safetensors; /* a model in training has none */

@@ -234,19 +234,20 @@ static void bad_copies_are_refused(void **state)
         int64_t count;
         const char *sentence;
     } rows[] = {
-        {1, 96, 1, 0, 1, "copy: a passage of 1 tokens (at least 2) twice in a length of 96"},
-        {-8, 96, 1, 0, 1, "copy: a passage of -8 tokens (at least 2) twice in a length of 96"},
-        {49, 97, 1, 0, 1, "copy: a passage of 49 tokens (at least 2) twice in a length of 97"},
+        {1, 96, 1, 0, 1,
+         "copy: a passage of 1 tokens does not fit twice in a length of 96, or has less than 2"},
+        {-8, 96, 1, 0, 1,
+         "copy: a passage of -8 tokens does not fit twice in a length of 96, or has less than 2"},
+        {49, 97, 1, 0, 1,
+         "copy: a passage of 49 tokens does not fit twice in a length of 97, or has less than 2"},
         {INT32_MAX, INT32_MAX, 1, 0, 1,
-         "copy: a passage of 2147483647 tokens (at least 2) twice in a length of 2147483647"},
+         "copy: a passage of 2147483647 tokens does not fit twice in a length of 2147483647, or "
+         "has less than 2"},
         {24, 96, 0, 0, 1, "copy: no text to take passages from"},
         {24, 300, 1, 0, 1, "copy: text 1 has 200 tokens, a passage of 24 and 252 between need 276"},
-        {24, 96, 1, 24, 1,
-         "copy: 1 sequences (at least 1), 24 ids scored of a passage of 24 (1 to one less)"},
-        {24, 96, 1, -1, 1,
-         "copy: 1 sequences (at least 1), -1 ids scored of a passage of 24 (1 to one less)"},
-        {24, 96, 1, 0, -1,
-         "copy: -1 sequences (at least 1), 21 ids scored of a passage of 24 (1 to one less)"},
+        {24, 96, 1, 24, 1, "copy: 24 tokens scored of a passage of 24, 1 to 23 can be"},
+        {24, 96, 1, -1, 1, "copy: -1 tokens scored of a passage of 24, 1 to 23 can be"},
+        {24, 96, 1, 0, -1, "copy: -1 sequences, at least 1 is needed"},
     };
     for (size_t n = 0; n < FOCAL_COUNT(rows); n++) {
         const focal_copy_plan plan = {.texts = &text,
