@@ -221,7 +221,8 @@ static void missing_and_cut_files_are_refused(void **state)
     assert_refused(ctx, f.path, FOCAL_EIO, "/" CONFIG ": No such file or directory");
     write_bytes(folder_file(&f, CONFIG), "[1]", 3);
     assert_refused(ctx, f.path, FOCAL_EFORMAT, CONFIG ": it must be an object");
-    assert_refused(ctx, folder_file(&f, CONFIG), FOCAL_EIO, ": is a file; an adapter is the folder with its files");
+    assert_refused(ctx, folder_file(&f, CONFIG), FOCAL_EIO,
+                   ": is a file; an adapter is the folder with its files");
     folder_remove(&f);
     f = adapter_write_good(ctx, FOCAL_F32);
     for (int n = 0; n < 2; n++) { /* the longest prefix that is not whole, of either file */
