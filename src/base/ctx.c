@@ -270,6 +270,11 @@ void foci_parallel(focal_ctx *ctx, int64_t count, foci_work fn, void *arg)
     foci_pool_run(ctx->pool, count, fn, arg);
 }
 
+void foci_parallel_rows(focal_ctx *ctx, int64_t count, foci_work fn, void *arg)
+{
+    foci_pool_run_rows(ctx->pool, count, fn, arg);
+}
+
 static block_header *header_of(void *block)
 {
     return (block_header *)(void *)((char *)block - HEADER_BYTES);

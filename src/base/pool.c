@@ -1,5 +1,6 @@
 /* Thread pool: workers sleep on a condition, spin briefly before they do, and take items from
- * one counter. The caller works too, so a pool of one has no threads at all. */
+ * one counter, or each from one of its own first. The caller works too, so a pool of one has no
+ * threads at all. */
 #include "base/pool.h"
 
 #include <errno.h>
@@ -16,6 +17,13 @@ enum {
     YIELD_ROUNDS = 512
 };
 
+/* Items of a batch that one thread begins with. Each has a cache line of its own. */
+typedef struct share {
+    atomic_int_fast64_t next; /* first item nobody has taken */
+    int64_t end;
+    char apart[64 - 2 * sizeof(int64_t)];
+} share;
+
 struct foci_pool {
     int32_t threads; /* with the caller */
     pthread_t *workers;
@@ -23,8 +31,8 @@ struct foci_pool {
     pthread_cond_t wake, done;
     foci_work fn;
     void *arg;
-    int64_t count;
-    atomic_int_fast64_t next;    /* first item nobody has taken */
+    int32_t share_count;         /* of the batch: 1, or as many as threads */
+    share *shares;               /* (threads) */
     atomic_uint_fast64_t batch;  /* grows by one a run; workers wait for it to change */
     atomic_int_fast32_t running; /* workers that have not left this batch yet */
     int32_t started;             /* workers that exist */
@@ -51,10 +59,13 @@ void foci_spin_wait(int32_t round)
 
 static void take_items(foci_pool *pool, int32_t thread)
 {
-    for (;;) {
-        const int64_t index = atomic_fetch_add_explicit(&pool->next, 1, memory_order_relaxed);
-        if (index >= pool->count) return;
-        pool->fn(pool->arg, index, thread);
+    for (int32_t n = 0; n < pool->share_count; n++) {
+        share *from = &pool->shares[(thread + n) % pool->share_count];
+        for (;;) {
+            const int64_t index = atomic_fetch_add_explicit(&from->next, 1, memory_order_relaxed);
+            if (index >= from->end) break;
+            pool->fn(pool->arg, index, thread);
+        }
     }
 }
 
@@ -139,7 +150,8 @@ foci_pool *foci_pool_new(int32_t threads)
     pthread_cond_init(&pool->done, NULL);
     pool->threads = threads;
     pool->workers = calloc((size_t)threads, sizeof *pool->workers);
-    if (!pool->workers || !start_workers(pool)) {
+    pool->shares = calloc((size_t)threads, sizeof *pool->shares);
+    if (!pool->workers || !pool->shares || !start_workers(pool)) {
         foci_pool_free(pool);
         return NULL;
     }
@@ -156,10 +168,17 @@ void foci_pool_free(foci_pool *pool)
     pthread_cond_destroy(&pool->wake);
     pthread_mutex_destroy(&pool->lock);
     free(pool->workers);
+    free(pool->shares);
     free(pool);
 }
 
-void foci_pool_run(foci_pool *pool, int64_t count, foci_work fn, void *arg)
+static int64_t first_of_share(int64_t count, int32_t n, int32_t share_count)
+{
+    /* Not count * n / share_count: the product could be beyond int64_t. */
+    return count / share_count * n + count % share_count * n / share_count;
+}
+
+static void run_batch(foci_pool *pool, int32_t share_count, int64_t count, foci_work fn, void *arg)
 {
     if (pool->threads == 1 || count <= 1) {
         for (int64_t index = 0; index < count; index++) fn(arg, index, 0);
@@ -167,8 +186,12 @@ void foci_pool_run(foci_pool *pool, int64_t count, foci_work fn, void *arg)
     }
     pool->fn = fn;
     pool->arg = arg;
-    pool->count = count;
-    atomic_store_explicit(&pool->next, 0, memory_order_relaxed);
+    pool->share_count = share_count;
+    for (int32_t n = 0; n < share_count; n++) {
+        atomic_store_explicit(&pool->shares[n].next, first_of_share(count, n, share_count),
+                              memory_order_relaxed);
+        pool->shares[n].end = first_of_share(count, n + 1, share_count);
+    }
     atomic_store_explicit(&pool->running, pool->threads - 1, memory_order_relaxed);
     begin_batch(pool);
     take_items(pool, 0);
@@ -180,6 +203,16 @@ void foci_pool_run(foci_pool *pool, int64_t count, foci_work fn, void *arg)
     while (atomic_load_explicit(&pool->running, memory_order_acquire) != 0)
         pthread_cond_wait(&pool->done, &pool->lock);
     pthread_mutex_unlock(&pool->lock);
+}
+
+void foci_pool_run(foci_pool *pool, int64_t count, foci_work fn, void *arg)
+{
+    run_batch(pool, 1, count, fn, arg);
+}
+
+void foci_pool_run_rows(foci_pool *pool, int64_t count, foci_work fn, void *arg)
+{
+    run_batch(pool, pool->threads, count, fn, arg);
 }
 
 /* Reads up to count numbers from the first line of a file; those that are not there stay. */

@@ -11,6 +11,11 @@ typedef void (*foci_work)(void *arg, int64_t index, int32_t thread);
  * order, so an item may wait for one with a lower index, never for a higher one. Not to be
  * called from inside an item. */
 void foci_parallel(focal_ctx *ctx, int64_t count, foci_work fn, void *arg);
+/* The same in no order, so that no item may wait for another: each thread begins with a share of
+ * its own, the same one in every call, and then takes what others have not begun. For rows that one
+ * call writes and another reads: they are still in the thread's own caches, which counts where
+ * cores have no cache in common. */
+void foci_parallel_rows(focal_ctx *ctx, int64_t count, foci_work fn, void *arg);
 
 typedef struct foci_pool foci_pool;
 
@@ -18,6 +23,7 @@ typedef struct foci_pool foci_pool;
 foci_pool *foci_pool_new(int32_t threads);
 void foci_pool_free(foci_pool *pool); /* NULL is fine */
 void foci_pool_run(foci_pool *pool, int64_t count, foci_work fn, void *arg);
+void foci_pool_run_rows(foci_pool *pool, int64_t count, foci_work fn, void *arg);
 
 /* The cores this process may use: affinity, then the cgroup's quota, at least 1. */
 int32_t foci_usable_cores(void);

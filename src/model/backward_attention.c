@@ -5,17 +5,20 @@
 #include "ops/norm/norm_backward.h"
 #include "ops/rope/rope_backward.h"
 
-/* What attention reads of the stream, in float32 first where that is kept: routers read it so, a
+/* What attention reads of the stream, in float32 too where that is kept: routers read it so, a
  * teacher has none. */
 static focal_status read_for_attention(const foci_pass *p, int32_t n)
 {
-    const int32_t C = p->model->config.C;
     const foci_gain *gain = &p->model->weights.layers[n].attn_norm;
     const foci_kept *a = foci_kept_of(p, n);
     if (!a->h_exact || !gain->weight || p->is_teacher)
         return foci_pass_read(p, gain, p->x[n], a->h);
-    FOCAL_TRY(foci_pass_normalise(p, gain, p->x[n], a->h_exact, FOCAL_F32));
-    return foci_pass_convert(p, 1, C, a->h_exact, C, a->h, p->act);
+    foci_norm_args args = foci_stream_norm(&p->model->config, gain, p->T, p->x[n]);
+    args.out = a->h;
+    args.out_dtype = p->act;
+    args.unrounded = a->h_exact;
+    TIMED(p, "norm", 0.0, foci_norm(p->ctx, &args));
+    return FOCAL_OK;
 }
 
 /* What attention reads, in float32. */

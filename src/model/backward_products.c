@@ -148,17 +148,9 @@ focal_status foci_pass_convert(const foci_pass *p, int32_t H, int32_t D, const f
 focal_status foci_pass_normalise(const foci_pass *p, const foci_gain *gain, const float *x,
                                  void *out, focal_dtype out_dtype)
 {
-    const foci_config *c = &p->model->config;
-    const foci_norm_args args = {.kind = c->norm,
-                                 .T = p->T,
-                                 .width = c->C,
-                                 .x = x,
-                                 .weight = gain->weight,
-                                 .weight_offset = c->norm_offset,
-                                 .bias = gain->bias,
-                                 .epsilon = c->epsilon,
-                                 .out = out,
-                                 .out_dtype = out_dtype};
+    foci_norm_args args = foci_stream_norm(&p->model->config, gain, p->T, x);
+    args.out = out;
+    args.out_dtype = out_dtype;
     TIMED(p, "norm", 0.0, foci_norm(p->ctx, &args));
     return FOCAL_OK;
 }

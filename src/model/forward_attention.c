@@ -46,15 +46,15 @@ static focal_status normalise_heads(const foci_forward *p, const foci_gain *gain
 static focal_status read_routed_stream(const foci_forward *p, const foci_gain *gain,
                                        const float **h)
 {
-    const int32_t C = p->model->config.C;
-    *h = p->h;
-    if (p->act == FOCAL_F32) return foci_forward_read(p, gain);
-    *h = p->x;
-    if (gain->weight) {
-        FOCAL_TRY(foci_forward_normalise(p, gain, p->T, p->x, p->y, FOCAL_F32));
-        *h = p->y;
-    }
-    return foci_forward_convert(p, p->T, 1, C, *h, C, p->h, p->act);
+    *h = gain->weight ? p->h : p->x;
+    if (!gain->weight || p->act == FOCAL_F32) return foci_forward_read(p, gain);
+    foci_norm_args args = foci_stream_norm(&p->model->config, gain, p->T, p->x);
+    args.out = p->h;
+    args.out_dtype = p->act;
+    args.unrounded = p->y;
+    *h = p->y;
+    TIMED(p, "norm", foci_no_cost, foci_norm(p->ctx, &args));
+    return FOCAL_OK;
 }
 
 /* Whether a layer sees window and sinks alone, by an adapter's wish. */

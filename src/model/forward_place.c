@@ -167,6 +167,6 @@ focal_status foci_forward_place(const foci_forward *p, int32_t layer)
     FOCAL_TRY(rotation(p, layer, true, &s.q));
     FOCAL_TRY(rotation(p, layer, true, &s.kv[0]));
     FOCAL_TRY(rotation(p, layer, false, &s.kv[1]));
-    foci_parallel(p->ctx, foci_pieces(p->T, FOCI_PLACE_ROWS), place_rows, &s);
+    foci_parallel_rows(p->ctx, foci_pieces(p->T, FOCI_PLACE_ROWS), place_rows, &s);
     return FOCAL_OK;
 }

@@ -66,19 +66,9 @@ focal_status foci_forward_gated(const foci_forward *p, const foci_product *produ
 focal_status foci_forward_normalise(const foci_forward *p, const foci_gain *gain, int32_t rows,
                                     const float *x, void *out, focal_dtype out_dtype)
 {
-    const foci_config *c = &p->model->config;
-    const foci_norm_args args = {
-        .kind = c->norm,
-        .T = rows,
-        .width = c->C,
-        .x = x,
-        .weight = gain->weight,
-        .weight_offset = c->norm_offset,
-        .bias = gain->bias,
-        .epsilon = c->epsilon,
-        .out = out,
-        .out_dtype = out_dtype,
-    };
+    foci_norm_args args = foci_stream_norm(&p->model->config, gain, rows, x);
+    args.out = out;
+    args.out_dtype = out_dtype;
     TIMED(p, "norm", foci_no_cost, foci_norm(p->ctx, &args));
     return FOCAL_OK;
 }

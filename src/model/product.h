@@ -1,9 +1,10 @@
-/* A product with weights of a model, as the passes call it. */
+/* A product with weights of a model, and a norm of the stream, as the passes call them. */
 #ifndef FOCI_MODEL_PRODUCT_H
 #define FOCI_MODEL_PRODUCT_H
 
 #include "model/model_weights.h"
 #include "ops/matmul/matmul.h"
+#include "ops/norm/norm.h"
 
 /* out = (or, when adds, +=) x w^T + bias. */
 typedef struct foci_product {
@@ -33,6 +34,20 @@ static inline foci_matmul_args foci_product_args(const foci_product *one, int32_
                               .out = one->out,
                               .out_dtype = FOCAL_F32,
                               .out_stride = one->out_stride};
+}
+
+/* Rows of the stream, normalised; out is still to be set. */
+static inline foci_norm_args foci_stream_norm(const foci_config *c, const foci_gain *gain,
+                                              int32_t rows, const float *x)
+{
+    return (foci_norm_args){.kind = c->norm,
+                            .T = rows,
+                            .width = c->C,
+                            .x = x,
+                            .weight = gain->weight,
+                            .weight_offset = c->norm_offset,
+                            .bias = gain->bias,
+                            .epsilon = c->epsilon};
 }
 
 #endif /* FOCI_MODEL_PRODUCT_H */

@@ -47,7 +47,7 @@ void foci_rows_spread_by(focal_ctx *ctx, const foci_rows_kernel *kernel, const v
                          int64_t rows, int64_t piece)
 {
     spread s = {kernel, args, rows, piece};
-    foci_parallel(ctx, foci_pieces(rows, piece), run_piece, &s);
+    foci_parallel_rows(ctx, foci_pieces(rows, piece), run_piece, &s);
 }
 
 void foci_rows_spread(focal_ctx *ctx, const foci_rows_kernel *kernel, const void *args,

@@ -129,6 +129,7 @@ static focal_status call_norm(reader *r, focal_ctx *ctx)
     a.weight = take(r) % 2 ? take_block(r, 1, 0, a.width, 4) : NULL;
     a.bias = take(r) % 2 ? take_block(r, 1, 0, a.width, 4) : NULL;
     a.out = take_block(r, a.T, a.out_stride, wide, element_bytes(a.out_dtype));
+    if (take(r) % 2) a.unrounded = take_block(r, a.T, 0, wide, 4);
     return r->is_covered ? foci_norm(ctx, &a) : FOCAL_OK;
 }
 

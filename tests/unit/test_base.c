@@ -367,7 +367,7 @@ static void count_item(void *arg, int64_t index, int32_t thread)
     c->last[thread] = index;
 }
 
-static void every_item_runs_once(void **state)
+static void every_item_runs_once_a_batch(void **state)
 {
     (void)state;
     const int64_t counts[] = {0, 1, 2, 7, 64, 1000};
@@ -380,9 +380,10 @@ static void every_item_runs_once(void **state)
             c.runs = calloc((size_t)counts[n] + 1, sizeof *c.runs);
             assert_non_null(c.runs);
             foci_pool_run(pool, counts[n], count_item, &c);
-            for (int64_t i = 0; i < counts[n]; i++) assert_int_equal(atomic_load(&c.runs[i]), 1);
-            assert_int_equal(atomic_load(&c.runs[counts[n]]), 0);
             assert_false(atomic_load(&c.is_out_of_order));
+            foci_pool_run_rows(pool, counts[n], count_item, &c);
+            for (int64_t i = 0; i < counts[n]; i++) assert_int_equal(atomic_load(&c.runs[i]), 2);
+            assert_int_equal(atomic_load(&c.runs[counts[n]]), 0);
             assert_false(atomic_load(&c.has_strange_thread));
             free(c.runs);
         }
@@ -410,6 +411,31 @@ static void items_start_in_ascending_order(void **state)
         pool_case c = {.count = 50};
         foci_pool_run(pool, c.count, wait_for_lower_items, &c);
         assert_int_equal(atomic_load(&c.done), c.count);
+        foci_pool_free(pool);
+    }
+}
+
+/* Ends when an item has begun on every thread. */
+static void meet_others(void *arg, int64_t index, int32_t thread)
+{
+    pool_case *c = arg;
+    c->last[index] = thread;
+    atomic_fetch_add(&c->done, 1);
+    for (int32_t round = 0; atomic_load(&c->done) < c->count; round++) foci_spin_wait(round);
+}
+
+/* Of rows each thread begins with the same ones in every batch. */
+static void rows_begin_with_their_thread(void **state)
+{
+    (void)state;
+    for (int32_t threads = 2; threads <= MAX_POOL; threads++) {
+        foci_pool *pool = foci_pool_new(threads);
+        assert_non_null(pool);
+        for (int batch = 0; batch < 20; batch++) {
+            pool_case c = {.count = threads};
+            foci_pool_run_rows(pool, c.count, meet_others, &c);
+            for (int32_t n = 0; n < threads; n++) assert_int_equal(c.last[n], n);
+        }
         foci_pool_free(pool);
     }
 }
@@ -700,8 +726,9 @@ int main(void)
         cmocka_unit_test(scratch_is_kept_for_the_next_call),
         cmocka_unit_test(kept_scratch_makes_room),
         cmocka_unit_test(outgrown_scratch_goes_back),
-        cmocka_unit_test(every_item_runs_once),
+        cmocka_unit_test(every_item_runs_once_a_batch),
         cmocka_unit_test(items_start_in_ascending_order),
+        cmocka_unit_test(rows_begin_with_their_thread),
         cmocka_unit_test(many_small_batches),
         cmocka_unit_test(items_may_allocate),
         cmocka_unit_test(philox_gives_the_known_answers),

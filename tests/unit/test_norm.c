@@ -106,7 +106,7 @@ static float *run(const foci_rows_kernel *kernel, const foci_norm_args *args, co
     return grid_packed(out);
 }
 
-/* The same bits in place, and their rounding in bfloat16. */
+/* The same bits in place, and their rounding in bfloat16, with and without themselves beside it. */
 static void check_other_places(const foci_rows_kernel *kernel, const norm_case *c, const float *got)
 {
     grid half = grid_new(c->x.rows, c->x.width, FOCAL_BF16, GRID_GAPS);
@@ -114,7 +114,11 @@ static void check_other_places(const foci_rows_kernel *kernel, const norm_case *
     args.out = half.data;
     args.out_dtype = FOCAL_BF16;
     args.out_stride = half.stride;
+    float *unrounded = new_array((size_t)c->count, sizeof *unrounded);
+    args.unrounded = c->count % 2 ? unrounded : NULL;
     float *rounded = run(kernel, &args, &half);
+    if (args.unrounded) assert_memory_equal(unrounded, got, (size_t)c->count * sizeof *got);
+    free(unrounded);
     for (int64_t n = 0; n < c->count; n++)
         if (rounded[n] != foci_bf16_to_float(foci_bf16_from_float(got[n])))
             fail_msg("%s: bf16 is %g where f32 is %g", c->name, (double)rounded[n], (double)got[n]);

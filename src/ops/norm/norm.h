@@ -24,6 +24,8 @@ typedef struct foci_norm_args {
     void *out;             /* (T, H, width); may be x, float32 with the same stride */
     focal_dtype out_dtype; /* float32 or bfloat16 */
     int64_t out_stride;
+    float
+        *unrounded; /* (T, H, width) packed: the same in float32, apart from x; NULL: not wanted */
 } foci_norm_args;
 
 /* Sums are float32, as in the models' own programs: squares whose sum is beyond its range make the

@@ -27,7 +27,7 @@ static inline float squares_of(const float *x, vec mean, int64_t width)
 }
 
 /* Multiplied in the order of transformers: by the scale, then by the weight. */
-static void norm_row(const foci_norm_args *a, const float *x, void *out)
+static void norm_row(const foci_norm_args *a, const float *x, void *out, focal_dtype dtype)
 {
     const int64_t width = a->width;
     const bool is_layer = a->kind == FOCI_NORM_LAYER;
@@ -40,7 +40,7 @@ static void norm_row(const foci_norm_args *a, const float *x, void *out)
         vec y = v_mul(v_sub(v_load_lanes(x + n, lanes), mean), scale);
         if (a->weight) y = v_mul(y, v_add(v_load_lanes(a->weight + n, lanes), offset));
         if (a->bias) y = v_add(y, v_load_lanes(a->bias + n, lanes));
-        v_store_lanes(out, a->out_dtype, n, y, lanes);
+        v_store_lanes(out, dtype, n, y, lanes);
     }
 }
 
@@ -49,7 +49,13 @@ static void norm_rows(const foci_norm_args *a, int64_t first, int64_t count)
     for (int64_t row = first; row < first + count; row++) {
         const int64_t token = row / a->H, at = row % a->H * a->width;
         norm_row(a, a->x + token * a->x_stride + at,
-                 foci_rows_at(a->out, a->out_dtype, token * a->out_stride + at));
+                 foci_rows_at(a->out, a->out_dtype, token * a->out_stride + at), a->out_dtype);
+    }
+    /* Once more and not row by row with out: a store waits for those before it, and lines of out
+     * may have to come from another core's cache. */
+    for (int64_t row = first; a->unrounded && row < first + count; row++) {
+        const int64_t token = row / a->H, at = row % a->H * a->width;
+        norm_row(a, a->x + token * a->x_stride + at, a->unrounded + row * a->width, FOCAL_F32);
     }
 }
 

@@ -3,7 +3,7 @@
 
 #include "ops/norm/norm.h"
 
-static void norm_row(const foci_norm_args *a, const float *x, void *out)
+static void norm_row(const foci_norm_args *a, const float *x, void *out, float *unrounded)
 {
     const int64_t width = a->width;
     double mean = 0.0, squares = 0.0;
@@ -17,6 +17,7 @@ static void norm_row(const foci_norm_args *a, const float *x, void *out)
         if (a->weight) y *= (double)a->weight[n] + (double)a->weight_offset;
         if (a->bias) y += (double)a->bias[n];
         foci_rows_put(out, a->out_dtype, n, y);
+        if (unrounded) unrounded[n] = (float)y;
     }
 }
 
@@ -26,6 +27,7 @@ void foci_norm_ref(const void *args, int64_t first, int64_t count)
     for (int64_t row = first; row < first + count; row++) {
         const int64_t token = row / a->H, at = row % a->H * a->width;
         norm_row(a, a->x + token * a->x_stride + at,
-                 foci_rows_at(a->out, a->out_dtype, token * a->out_stride + at));
+                 foci_rows_at(a->out, a->out_dtype, token * a->out_stride + at),
+                 a->unrounded ? a->unrounded + row * a->width : NULL);
     }
 }

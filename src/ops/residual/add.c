@@ -31,6 +31,6 @@ focal_status foci_add(focal_ctx *ctx, float *out, const float *a, const float *b
                          (long long)count);
     sum s = {.a = a, .b = b, .count = count};
     s.out = out;
-    foci_parallel(ctx, foci_pieces(count, PIECE), add_piece, &s);
+    foci_parallel_rows(ctx, foci_pieces(count, PIECE), add_piece, &s);
     return FOCAL_OK;
 }

@@ -72,7 +72,7 @@ static focal_status run_forward(focal_ctx *ctx, const focal_route_args *args)
     focal_status status = prepare(ctx, &x, BLOCK * (x.columns + x.group_width));
     if (status == FOCAL_OK) status = prepare_projection(ctx, &x);
     if (status == FOCAL_OK)
-        foci_parallel(ctx, foci_pieces(args->T, BLOCK) * x.side_count, score_block, &x);
+        foci_parallel_rows(ctx, foci_pieces(args->T, BLOCK) * x.side_count, score_block, &x);
     free_plan(ctx, &x);
     return status;
 }
