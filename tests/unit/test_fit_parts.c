@@ -310,6 +310,37 @@ static void collapse_is_found_once(void **state)
     for (int n = 0; n < 9; n++) assert_false(foci_collapse_found(&memory, &groups, 0.9));
 }
 
+static void a_collapse_that_passed_may_come_again(void **state)
+{
+    (void)state;
+    const foci_groups groups = {.shape = {.K = 16, .mode = FOCAL_DIRECTED}, .top_fit = 2};
+    foci_collapse memory = {0};
+    for (int n = 0; n < 5; n++)
+        assert_int_equal(foci_collapse_found(&memory, &groups, 0.9), n == 4);
+    for (int n = 0; n < 4; n++) assert_false(foci_collapse_found(&memory, &groups, 0.2));
+    for (int n = 0; n < 9; n++) assert_false(foci_collapse_found(&memory, &groups, 0.9));
+    for (int n = 0; n < 5; n++) assert_false(foci_collapse_found(&memory, &groups, 0.2));
+    for (int n = 0; n < 5; n++)
+        assert_int_equal(foci_collapse_found(&memory, &groups, 0.9), n == 4);
+}
+
+static void advice_is_for_the_balance_in_use(void **state)
+{
+    (void)state;
+    foci_run run;
+    foci_run_init(&run);
+    assert_non_null(strstr(foci_collapse_advice(&run), "groups.rate"));
+    run.groups.balance = FOCI_RUN_BALANCE_SIGN;
+    assert_non_null(strstr(foci_collapse_advice(&run), "groups.rate"));
+    run.groups.balance = FOCI_RUN_BALANCE_NONE;
+    assert_null(strstr(foci_collapse_advice(&run), "groups.rate"));
+    assert_non_null(strstr(foci_collapse_advice(&run), "groups.balance = bias"));
+    run.groups.balance = FOCI_RUN_BALANCE_SINKHORN;
+    run.groups.router = FOCI_RUN_ROUTER_RAW;
+    assert_null(strstr(foci_collapse_advice(&run), "groups.rate"));
+    assert_non_null(strstr(foci_collapse_advice(&run), "groups.router = unit"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -319,6 +350,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(long_windows_are_cut_for_the_start, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(a_start_without_memory_says_so, open_ctx, close_ctx),
         cmocka_unit_test(collapse_is_found_once),
+        cmocka_unit_test(a_collapse_that_passed_may_come_again),
+        cmocka_unit_test(advice_is_for_the_balance_in_use),
     };
     return cmocka_run_group_tests_name("fit_parts", tests, NULL, NULL);
 }
