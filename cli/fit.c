@@ -52,7 +52,7 @@ static int check_use(const fit_request *f, const focal_run *run)
 {
     static const char shards[] = "data.shards";
     const train_request *r = &f->train;
-    char learn[FOCAL_RUN_VALUE] = "", method[FOCAL_RUN_VALUE] = "", top[FOCAL_RUN_VALUE] = "";
+    char learn[FOCAL_RUN_VALUE] = "";
     if (focal_run_get(run, "learn", learn) != FOCAL_OK || strcmp(learn, "groups") != 0)
         return cli_wrong("fit: learn is %s: the model of a fit stays as it is; focal train "
                          "changes it",
@@ -60,13 +60,13 @@ static int check_use(const fit_request *f, const focal_run *run)
     for (int32_t n = 0; n < r->sets.count && r->texts.count > 0; n++)
         if (strncmp(r->sets.items[n], shards, sizeof shards - 1) == 0)
             return cli_wrong("fit: --set %s does nothing beside texts", r->sets.items[n]);
-    if (focal_run_get(run, "groups.method", method) != FOCAL_OK ||
-        focal_run_get(run, "groups.top", top) != FOCAL_OK)
-        return CLI_DONE;
-    int code = fit_method_check_all(method, strcmp(top, "0") == 0, &f->settings);
-    if (code == CLI_DONE && f->is_paper) code = fit_method_check(method, "paper");
-    if (code == CLI_DONE && r->minutes > 0.0) code = fit_method_check(method, "minutes");
-    if (code == CLI_DONE && f->reads_special) code = fit_method_check(method, "special");
+    int code = fit_method_check_all(run, &f->settings, &r->sets);
+    if (code == CLI_DONE && f->is_paper)
+        code = fit_method_check(run, "--paper", "groups.router"); /* which it is of */
+    if (code == CLI_DONE && r->minutes > 0.0)
+        code = fit_method_check(run, "--minutes", "schedule.minutes");
+    if (code == CLI_DONE && f->reads_special)
+        code = fit_method_check(run, "--special", "data.shards"); /* a text is read */
     return code;
 }
 
@@ -75,7 +75,7 @@ static int check_texts(const fit_request *f, const focal_run *run)
 {
     char method[FOCAL_RUN_VALUE] = "";
     (void)focal_run_get(run, "groups.method", method);
-    const bool is_blind = strcmp(method, "none") == 0 || strcmp(method, "random") == 0;
+    const bool is_blind = !focal_run_uses(run, "data.shards");
     if (is_blind && f->train.texts.count > 0)
         return cli_wrong("fit: --method %s looks at no text: leave them out", method);
     if (is_blind || f->train.texts.count > 0 || f->run_file) return CLI_DONE;

@@ -31,6 +31,10 @@ FOCAL_API focal_status focal_run_write(const focal_run *run, const char *path);
 FOCAL_API focal_status focal_run_get(const focal_run *run, const char *key,
                                      char out[FOCAL_RUN_VALUE]);
 
+/* Whether a key changes what groups.method of a run with learn = groups makes (lora.rank does with
+ * lora alone); true of other runs, and before the run is resolved too. */
+FOCAL_API bool focal_run_uses(const focal_run *run, const char *key);
+
 /* The keys, for help: their number, and the two lines on one (0 .. count - 1). */
 FOCAL_API int32_t focal_run_key_count(void);
 FOCAL_API void focal_run_key_help(int32_t key, char out[FOCAL_RUN_VALUE]);

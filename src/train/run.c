@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "train/progress.h"
 #include "train/run.h"
+#include "train/run_groups.h"
 
 _Static_assert((int)FOCAL_RUN_VALUE == (int)FOCI_RUN_VALUE, "values fit");
 _Static_assert((int)FOCAL_TRAIN_LINE == (int)FOCI_PROGRESS_LINE, "lines fit");
@@ -53,6 +54,11 @@ focal_status focal_run_get(const focal_run *run, const char *key, char out[FOCAL
                          foci_run_keys[foci_run_nearest(name)].name);
     foci_run_value(&run->settings, n, out);
     return FOCAL_OK;
+}
+
+bool focal_run_uses(const focal_run *run, const char *key)
+{
+    return foci_run_uses(&run->settings, key);
 }
 
 int32_t focal_run_key_count(void)

@@ -565,6 +565,11 @@ static void wrong_settings_are_named(void **state)
     } cases[] = {
         {"groups.count=1\ngroups.top=2", "groups.top is 2"},
         {"groups.router=raw", "has no bias to move"},
+        {"groups.method=start\ngroups.balance=none", "they are none and unit"},
+        {"groups.method=start\ngroups.router=raw\ngroups.balance=sinkhorn",
+         "they are sinkhorn and raw"},
+        {"optimiser.decay=0.1", "optimiser.decay is 0.1"},
+        {"groups.method=lora\noptimiser.decay=0.1", "optimiser.decay is 0.1"},
         {"groups.first=3", "groups.first is 3"},
         {"temperature.value=0.5", "the model stays as it is"},
         {"groups.method=temperature\nobjective=kl", "nothing to teach"},
