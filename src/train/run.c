@@ -6,6 +6,7 @@
 #include "train/progress.h"
 #include "train/run.h"
 #include "train/run_groups.h"
+#include "train/start.h"
 
 _Static_assert((int)FOCAL_RUN_VALUE == (int)FOCI_RUN_VALUE, "values fit");
 _Static_assert((int)FOCAL_TRAIN_LINE == (int)FOCI_PROGRESS_LINE, "lines fit");
@@ -37,6 +38,11 @@ focal_status focal_run_set(focal_run *run, const char *assignment)
 focal_status focal_run_resolve(focal_run *run)
 {
     return foci_run_resolve(run->ctx, &run->settings);
+}
+
+focal_status focal_run_check_model(focal_run *run, focal_model *model)
+{
+    return foci_start_check(run->ctx, &run->settings, model);
 }
 
 focal_status focal_run_write(const focal_run *run, const char *path)

@@ -113,7 +113,8 @@ static focal_status resolve_temperature(focal_ctx *ctx, foci_run *run)
 {
     const bool is_continued = run->start.from[0] != '\0';
     FOCAL_TRY(resolve_value(ctx, run));
-    if (run->temperature.length_n0 == 0) run->temperature.length_n0 = run->data.length;
+    if (run->temperature.length_n0 == 0 || !foci_run_is_given(run, "temperature.length_n0"))
+        run->temperature.length_n0 = run->data.length;
     FOCAL_TRY(
         check_list(ctx, run, "temperature.layers", &run->temperature.layers, run->model.layers));
     FOCAL_TRY(check_list(ctx, run, "temperature.heads", &run->temperature.heads, run->model.heads));

@@ -498,6 +498,35 @@ static void older_checkpoints_go_on(void **state)
     }
 }
 
+/* Where nobody says how long windows are, they are no longer than what the model was made for. */
+static void windows_fit_the_model(void **state)
+{
+    focal_ctx *ctx = *state;
+    static const char *const sets[] = {"learn=groups", "groups.count=4", "groups.width=8",
+                                       "data.length=64"};
+    foci_run run;
+    foci_start start;
+    focal_model *model = NULL;
+    assert_status(ctx, focal_model_open(ctx, shared.model, NULL, &model), FOCAL_OK);
+    for (size_t count = 3; count <= 4; count++) {
+        open_start(ctx, sets, count, &run, &start);
+        assert_int_equal(start.made_for, 64);
+        assert_int_equal(run.data.length, 64);
+        assert_int_equal(run.data.accumulation, 1); /* 4 windows of 2,048 would be 2 */
+        assert_int_equal(run.temperature.length_n0, 64);
+        foci_start_close(&start);
+        foci_run_init(&run);
+        for (size_t n = 0; n < count; n++)
+            assert_status(ctx, foci_run_set(ctx, sets[n], &run), FOCAL_OK);
+        assert_status(ctx, foci_run_set(ctx, "start.from=there", &run), FOCAL_OK);
+        assert_status(ctx, foci_run_resolve(ctx, &run), FOCAL_OK);
+        assert_status(ctx, foci_start_check(ctx, &run, model), FOCAL_OK);
+        assert_int_equal(run.data.length, 64);
+        assert_int_equal(focal_model_describe(model).context, 64);
+    }
+    focal_model_close(model);
+}
+
 /* Controls: each leaves an adapter that runs, those that learn nothing without a step. */
 static void methods(void **state)
 {
@@ -610,6 +639,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(speed_counts_what_learns, open_one, close_ctx),
         cmocka_unit_test_setup_teardown(collapse_is_part_of_a_checkpoint, open_one, close_ctx),
         cmocka_unit_test_setup_teardown(older_checkpoints_go_on, open_one, close_ctx),
+        cmocka_unit_test_setup_teardown(windows_fit_the_model, open_one, close_ctx),
         cmocka_unit_test_setup_teardown(methods, open_one, close_ctx),
         cmocka_unit_test_setup_teardown(wrong_settings_are_named, open_one, close_ctx),
     };
