@@ -584,7 +584,9 @@ static focal_status finish(session *s)
                                       .tokens_per_second =
                                           seconds > 0.0 ? (double)s->state.tokens / seconds : 0.0};
     foci_start_ramp(&s->start, &s->run, s->state.step);
-    if (!s->is_unbegun) FOCAL_TRY(foci_write_result(&s->start, &s->run, s->state.step, &s->folder));
+    if (!s->is_unbegun)
+        FOCAL_TRY(
+            foci_write_result(&s->start, &s->run, s->state.step, s->state.tokens, &s->folder));
     return foci_run_folder_summarise(&s->folder, &summary);
 }
 

@@ -565,6 +565,16 @@ static void methods(void **state)
         assert_int_equal(w.result.end, FOCAL_TRAIN_FINISHED);
         assert_status(ctx, focal_adapter_open(ctx, f.tiny.out, &adapter), FOCAL_OK);
         const focal_adapter_info info = focal_adapter_describe(adapter);
+        char tokens[64];
+        (void)snprintf(tokens, sizeof tokens, "\"tokens\": %lld,",
+                       (long long)cases[n].steps * 4 * 64);
+        assert_non_null(strstr(info.settings, tokens));
+        assert_int_equal(strstr(info.settings, "\"validation.tokens\": 256") != NULL,
+                         cases[n].steps > 0);
+        assert_int_equal(strstr(info.settings, "\"schedule.minutes\": 0") != NULL,
+                         cases[n].steps > 0);
+        assert_int_equal(strstr(info.settings, "\"groups.top\": 0") != NULL,
+                         strstr(cases[n].sets, "groups.top=0") != NULL);
         const bool is_kl = cases[n].steps > 0 && cases[n].layers > 0 &&
                            !strstr(cases[n].sets, "=lm") && !strstr(cases[n].sets, "=lora") &&
                            !strstr(cases[n].sets, "=scale");
