@@ -3,7 +3,6 @@
  * own tokenizer makes into tokens. */
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -52,7 +51,7 @@ static int check_use(const fit_request *f, const focal_run *run)
 {
     static const char shards[] = "data.shards";
     const train_request *r = &f->train;
-    char learn[FOCAL_RUN_VALUE] = "", method[FOCAL_RUN_VALUE] = "", top[FOCAL_RUN_VALUE] = "";
+    char learn[FOCAL_RUN_VALUE] = "";
     if (focal_run_get(run, "learn", learn) != FOCAL_OK || strcmp(learn, "groups") != 0)
         return cli_wrong("fit: learn is %s: the model of a fit stays as it is; focal train "
                          "changes it",
@@ -60,13 +59,13 @@ static int check_use(const fit_request *f, const focal_run *run)
     for (int32_t n = 0; n < r->sets.count && r->texts.count > 0; n++)
         if (strncmp(r->sets.items[n], shards, sizeof shards - 1) == 0)
             return cli_wrong("fit: --set %s does nothing beside texts", r->sets.items[n]);
-    if (focal_run_get(run, "groups.method", method) != FOCAL_OK ||
-        focal_run_get(run, "groups.top", top) != FOCAL_OK)
-        return CLI_DONE;
-    int code = fit_method_check_all(method, strcmp(top, "0") == 0, &f->settings);
-    if (code == CLI_DONE && f->is_paper) code = fit_method_check(method, "paper");
-    if (code == CLI_DONE && r->minutes > 0.0) code = fit_method_check(method, "minutes");
-    if (code == CLI_DONE && f->reads_special) code = fit_method_check(method, "special");
+    int code = fit_method_check_all(run, &f->settings, &r->sets);
+    if (code == CLI_DONE && f->is_paper)
+        code = fit_method_check(run, "--paper", "groups.router"); /* which it is of */
+    if (code == CLI_DONE && r->minutes > 0.0)
+        code = fit_method_check(run, "--minutes", "schedule.minutes");
+    if (code == CLI_DONE && f->reads_special)
+        code = fit_method_check(run, "--special", "data.shards"); /* a text is read */
     return code;
 }
 
@@ -75,7 +74,7 @@ static int check_texts(const fit_request *f, const focal_run *run)
 {
     char method[FOCAL_RUN_VALUE] = "";
     (void)focal_run_get(run, "groups.method", method);
-    const bool is_blind = strcmp(method, "none") == 0 || strcmp(method, "random") == 0;
+    const bool is_blind = !focal_run_uses(run, "data.shards");
     if (is_blind && f->train.texts.count > 0)
         return cli_wrong("fit: --method %s looks at no text: leave them out", method);
     if (is_blind || f->train.texts.count > 0 || f->run_file) return CLI_DONE;
@@ -112,20 +111,13 @@ static int open_source(focal_ctx *ctx, const focal_run *run, focal_model **model
 }
 
 /* What the model shows to be wrong, before texts are read for long. */
-static int check_model(const fit_request *f, const focal_run *run, const focal_model *model)
+static int check_model(focal_ctx *ctx, const fit_request *f, focal_run *run, focal_model *model)
 {
-    const focal_model_info info = focal_model_describe(model);
-    char layers[FOCAL_RUN_VALUE], sentence[SENTENCE_BYTES];
     if (!focal_model_tokenizer(model))
-        return cli_fail("%s: has no tokenizer, so it reads no texts", info.path);
-    if (focal_run_get(run, "groups.layers", layers) != FOCAL_OK) return CLI_DONE;
-    const char *comma = strrchr(layers, ','); /* they ascend; "all" is 0 here */
-    const long last = strtol(comma ? comma + 1 : layers, NULL, 10);
-    if (last < info.L) return CLI_DONE;
-    (void)snprintf(sentence, sizeof sentence,
-                   "run: 'groups.layers' names number %ld, the model's last is %d", last,
-                   info.L - 1);
-    return fit_settings_fail(&f->settings, sentence);
+        return cli_fail("%s: has no tokenizer, so it reads no texts",
+                        focal_model_describe(model).path);
+    if (focal_run_check_model(run, model) == FOCAL_OK) return CLI_DONE;
+    return fit_settings_fail(&f->settings, focal_ctx_error(ctx));
 }
 
 static int make_shards(focal_ctx *ctx, const fit_request *f, const focal_model *model,
@@ -163,7 +155,7 @@ static int add_texts(focal_ctx *ctx, const fit_request *f, focal_run *run)
     int code = text_check(&f->train.texts, &bytes);
     if (code == CLI_DONE) code = text_path(f->train.out, "shards", shards);
     if (code == CLI_DONE) code = open_source(ctx, run, &model);
-    if (code == CLI_DONE) code = check_model(f, run, model);
+    if (code == CLI_DONE) code = check_model(ctx, f, run, model);
     if (code == CLI_DONE) code = tokenize(ctx, f, model, shards);
     focal_model_close(model);
     return code == CLI_DONE ? train_set_text(ctx, run, "data.shards", shards) : code;
@@ -176,8 +168,8 @@ static int fit(const fit_request *f)
     int code = cli_open_ctx(f->train.threads, NULL, &ctx);
     if (code != CLI_DONE) return code;
     const focal_status status = focal_run_new(ctx, &run);
-    /* What contradicts is said before any work is done, and layers that the model lacks before
-     * texts become tokens. A text that is too short is known by its tokens alone. */
+    /* What contradicts is said before any work is done, and what does not go together with the
+     * model before texts become tokens. A text that is too short is known by its tokens alone. */
     code = status == FOCAL_OK ? make_settings(ctx, f, run) : cli_fail_ctx(ctx, status);
     if (code == CLI_DONE && f->train.texts.count > 0) code = add_texts(ctx, f, run);
     if (code == CLI_DONE && stop_is_asked()) code = stop_code();
@@ -303,8 +295,9 @@ int cli_fit(int argc, char **argv)
             "loss on the text, or distance from the model without groups [kl; lm where no key is "
             "hidden]"),
         fit_int_row(settings, "schedule.steps", "steps", "N", "steps [250]", 1, 1e9),
-        fit_int_row(settings, "data.length", "length", "N", "tokens of a sequence [2048]", 2,
-                    1 << 20),
+        fit_int_row(settings, "data.length", "length", "N",
+                    "tokens of a sequence [2048, or what the model was made for if that is less]",
+                    2, 1 << 20),
         fit_int_row(settings, "data.batch", "batch", "N", "sequences of a step [4]", 1, 1 << 20),
         fit_number_row(settings, "data.repeat", "repeat",
                        "share of them that repeat a passage [0.3]", 1),

@@ -1,4 +1,4 @@
-/* Which options of `focal fit` do something with which method. */
+/* What of the command line of `focal fit` does nothing with a method. */
 #ifndef CLI_FIT_METHOD_H
 #define CLI_FIT_METHOD_H
 
@@ -6,9 +6,10 @@
 
 #define FIT_METHODS "focus|temperature|none|random|start|lora|scale"
 
-/* cli_wrong() where the option (without its dashes) does nothing with the method, else CLI_DONE;
- * the same for all settings that were given. is_near: groups.top is 0, no distant key is seen. */
-int fit_method_check(const char *method, const char *option);
-int fit_method_check_all(const char *method, bool is_near, const fit_settings *settings);
+/* cli_wrong() where a key does nothing with the method of the run, which need not be resolved, else
+ * CLI_DONE. `as` is how it was said: "--lr", "--set seed=2". */
+int fit_method_check(const focal_run *run, const char *as, const char *key);
+/* The same for all settings that were given, and every --set. */
+int fit_method_check_all(const focal_run *run, const fit_settings *settings, const cli_texts *sets);
 
 #endif /* CLI_FIT_METHOD_H */

@@ -4,6 +4,7 @@
 #define FOCAL_TRAIN_H
 
 #include "focal/base.h"
+#include "focal/model.h"
 
 FOCAL_BEGIN_DECLS
 
@@ -30,6 +31,15 @@ FOCAL_API focal_status focal_run_write(const focal_run *run, const char *path);
 /* The value of a key as it is written; FOCAL_EINVAL where there is no such key. */
 FOCAL_API focal_status focal_run_get(const focal_run *run, const char *key,
                                      char out[FOCAL_RUN_VALUE]);
+
+/* Whether a key changes what groups.method of a run with learn = groups makes (lora.rank does with
+ * lora alone); true of other runs, and before the run is resolved too. */
+FOCAL_API bool focal_run_uses(const focal_run *run, const char *key);
+/* Whether a resolved run with learn = groups goes together with the model that start.from names,
+ * which is not changed and must have no adapter: what can be known before there are shards. Where
+ * data.length is not set, it becomes what the model was made for, if that is less. FOCAL_EINVAL,
+ * FOCAL_EUNSUPPORTED or FOCAL_ENOMEM with a sentence. */
+FOCAL_API focal_status focal_run_check_model(focal_run *run, focal_model *model);
 
 /* The keys, for help: their number, and the two lines on one (0 .. count - 1). */
 FOCAL_API int32_t focal_run_key_count(void);

@@ -160,6 +160,7 @@ static focal_status go_forward(const foci_pass *p)
     TIMED(p, "embedding", 0.0, embed(p));
     for (int32_t n = 0; n < p->model->config.L; n++) {
         FOCAL_TRY(foci_pass_attention_inside(p, n));
+        if (foci_pass_is_over(p)) return FOCAL_OK;
         FOCAL_TRY(foci_pass_attention_out(p, n));
         FOCAL_TRY(feed_forward_inside(p, n));
         FOCAL_TRY(feed_forward_out(p, n));
@@ -197,6 +198,7 @@ static focal_status run(const foci_pass *p)
 {
     if (p->options->is_kl) FOCAL_TRY(teach(p));
     FOCAL_TRY(go_forward(p));
+    if (foci_pass_is_over(p)) return FOCAL_OK;
     FOCAL_TRY(foci_pass_head(p));
     return p->options->is_loss_only ? FOCAL_OK : go_back(p);
 }

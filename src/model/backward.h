@@ -63,6 +63,9 @@ typedef struct foci_backward_options {
     foci_observer observe; /* called once a layer, bottom to top, as the student goes forward;
                               NULL: none. What it returns other than FOCAL_OK ends the call */
     void *observe_arg;
+    const bool *is_over; /* looked at behind each call of the observer: once it is true, this one
+                            returns FOCAL_OK without the rest, and the loss says nothing; with
+                            is_loss_only. NULL: never */
 } foci_backward_options;
 
 /* Sums over the targets, without scale and z, and their number. */

@@ -258,6 +258,7 @@ focal_status foci_pass_attention_inside(const foci_pass *p, int32_t n)
     }
     if (p->options->observe && !p->is_teacher && !p->is_again)
         FOCAL_TRY(show(p, n, has_norm ? heads : raw));
+    if (foci_pass_is_over(p)) return FOCAL_OK;
     if (temperature_of(p, n).acts) {
         const foci_temperature_args temperature = temperature_args(p, n);
         FOCAL_TRY(foci_temperature_factors(p->ctx, &temperature));

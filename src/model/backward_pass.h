@@ -88,6 +88,12 @@ typedef struct foci_pass {
     char *memory;
 } foci_pass;
 
+/* Whether the observer has seen what it wants. */
+static inline bool foci_pass_is_over(const foci_pass *p)
+{
+    return p->options->is_over && *p->options->is_over;
+}
+
 /* Runs an operation under its name in the profile; its cost is looked at only then. */
 #define TIMED(p, name, flops, call)                                                                \
     do {                                                                                           \

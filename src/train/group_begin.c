@@ -29,10 +29,10 @@ typedef struct beginning {
     foci_groups *groups;
     int32_t distance; /* the longest of the pass */
     int32_t last;     /* layer that has a router */
-    bool is_done;     /* and it has its numbers */
     bool (*must_stop)(void *user);
     void *user;
     bool is_stopped;
+    bool is_over; /* stopped, or all layers have their numbers: nobody reads the rest of the pass */
 } beginning;
 
 /* ---- The model's own heads ---- */
@@ -277,7 +277,8 @@ static focal_status begin_layer(void *arg, int32_t layer, const foci_observed *s
     focal_status status = FOCAL_OK;
     if (!b->groups->shape.layers[layer]) return FOCAL_OK;
     b->is_stopped = b->must_stop && b->must_stop(b->user);
-    if (b->is_stopped) return FOCAL_EUNSUPPORTED; /* ends the pass */
+    b->is_over = b->is_stopped || layer == b->last;
+    if (b->is_stopped) return FOCAL_OK;
     if (is_random(b->run)) {
         status = begin_with_chance(b, layer, seen);
     } else {
@@ -285,9 +286,37 @@ static focal_status begin_layer(void *arg, int32_t layer, const foci_observed *s
         status = begin_with_heads(b, layer, seen, &arrays);
         free_arrays(b->ctx, &arrays);
     }
-    if (status == FOCAL_OK) status = balance(b, layer, seen);
-    b->is_done = status == FOCAL_OK && layer == b->last;
-    return b->is_done ? FOCAL_EUNSUPPORTED : status; /* ends the pass: nobody reads the rest */
+    return status == FOCAL_OK ? balance(b, layer, seen) : status;
+}
+
+/* The pass over the first samples, in windows no longer than all that the start reads: those of
+ * long contexts would take many times that memory, and say no more. */
+static focal_status pass(beginning *b, const foci_start *start, const foci_order *steps)
+{
+    const foci_backward_options options = {.is_loss_only = true,
+                                           .is_untouched = true,
+                                           .observe = begin_layer,
+                                           .observe_arg = b,
+                                           .is_over = &b->is_over};
+    foci_order order = *steps;
+    foci_feed feed;
+    foci_batch_loss loss;
+    order.length = (int32_t)foci_min64(order.length, BEGIN_TOKENS);
+    FOCAL_TRY(foci_order_check(start->ctx, &order));
+    const int64_t windows = foci_min64(order.window_count, BEGIN_TOKENS / order.length);
+    FOCAL_TRY(foci_feed_open(start->ctx, windows, order.length, &feed));
+    focal_status status = foci_feed_read(&feed, &order, 0, (int32_t)windows);
+    const foci_batch batch =
+        status == FOCAL_OK ? foci_feed_pass(&feed, &order, 0, (int32_t)windows) : (foci_batch){0};
+    if (status == FOCAL_OK) status = foci_backward(start->trainable, &batch, &options, &loss);
+    if (status == FOCAL_ENOMEM)
+        status = foci_fail(start->ctx, FOCAL_ENOMEM,
+                           "the pass that routers begin with, %lld windows of %d tokens, does not "
+                           "fit in memory: it is of that size whatever data.batch is",
+                           (long long)windows, order.length);
+    foci_feed_close(&feed);
+    focal_ctx_trim(start->ctx); /* steps are smaller than this pass, and would keep its memory */
+    return status;
 }
 
 focal_status foci_group_begin(const foci_start *start, const foci_run *run, const foci_order *order,
@@ -301,25 +330,12 @@ focal_status foci_group_begin(const foci_start *start, const foci_run *run, cons
                    .distance = order->length - 1,
                    .must_stop = must_stop,
                    .user = user};
-    const foci_backward_options options = {
-        .is_loss_only = true, .is_untouched = true, .observe = begin_layer, .observe_arg = &b};
     *is_stopped = false;
     for (int32_t n = 0; n < groups->shape.L; n++)
         if (groups->shape.layers[n]) b.last = n;
     memset(groups->numbers, 0, (size_t)groups->number_count * sizeof *groups->numbers);
     if (!foci_run_is_grouped(run) || !foci_run_has_data(run)) return FOCAL_OK;
-    const int64_t windows =
-        foci_min64(order->window_count, foci_max64(BEGIN_TOKENS / order->length, 1));
-    foci_feed feed;
-    foci_batch_loss loss;
-    FOCAL_TRY(foci_feed_open(start->ctx, windows, order->length, &feed));
-    focal_status status = foci_feed_read(&feed, order, 0, (int32_t)windows);
-    const foci_batch batch =
-        status == FOCAL_OK ? foci_feed_pass(&feed, order, 0, (int32_t)windows) : (foci_batch){0};
-    if (status == FOCAL_OK) status = foci_backward(start->trainable, &batch, &options, &loss);
-    if (b.is_done || b.is_stopped) status = FOCAL_OK;
+    const focal_status status = pass(&b, start, order);
     *is_stopped = b.is_stopped;
-    foci_feed_close(&feed);
-    focal_ctx_trim(start->ctx); /* steps are smaller than this pass, and would keep its memory */
     return status;
 }

@@ -12,33 +12,16 @@
 
 enum { LINE_BYTES = FOCI_RUN_VALUE + 128 };
 
-/* Whether a key of groups says something about what the method makes. */
-static bool is_of_method(const foci_run *run, const char *key)
-{
-    static const char *const all[] = {"groups.method", "groups.layers"},
-                             *const near[] = {"groups.window", "groups.sinks"},
-                             *const random[] = {"groups.count", "groups.top", "groups.scope",
-                                                "groups.mode"};
-    for (size_t n = 0; n < FOCAL_COUNT(all); n++)
-        if (strcmp(key, all[n]) == 0) return true;
-    for (size_t n = 0; n < FOCAL_COUNT(near); n++)
-        if (strcmp(key, near[n]) == 0) return foci_run_has_groups(run);
-    for (size_t n = 0; n < FOCAL_COUNT(random); n++)
-        if (strcmp(key, random[n]) == 0) return foci_run_is_grouped(run);
-    return foci_run_is_grouped(run) && run->groups.method != FOCI_RUN_RANDOM;
-}
-
-/* Where the data and the model lay, and how the run was kept and shown, is of no use elsewhere. */
+/* Where the data and the model lay, and how the run was kept and shown, is of no use elsewhere;
+ * neither is what the method did not look at. */
 static bool is_told(const foci_run *run, const char *key)
 {
-    const bool is_lora = run->groups.method == FOCI_RUN_LORA;
-    static const char *const beginnings[] = {
-        "data.shards", "start.",      "model.",   "temperature.", "checkpoint.",
-        "samples.",    "validation.", "on_spike", "spike_",       "schedule.minutes"};
+    static const char *const beginnings[] = {"data.shards", "start.",   "model.",   "temperature.",
+                                             "checkpoint.", "samples.", "on_spike", "spike_"};
     for (size_t n = 0; n < FOCAL_COUNT(beginnings); n++)
         if (strncmp(key, beginnings[n], strlen(beginnings[n])) == 0) return false;
-    if (strncmp(key, "lora.", strlen("lora.")) == 0) return is_lora;
-    return strncmp(key, "groups.", strlen("groups.")) != 0 || is_of_method(run, key);
+    if (run->learn == FOCI_RUN_LEARN_ALL) return strncmp(key, "lora.", strlen("lora.")) != 0;
+    return strcmp(key, "groups.first") != 0 && foci_run_uses(run, key);
 }
 
 /* "key": value, with numbers and truth as JSON has them and all else as text. No value that is told
@@ -55,14 +38,15 @@ static int print_setting(const foci_run *run, int n, char out[LINE_BYTES])
 }
 
 /* The object of settings; foci_free() it. */
-static char *make_settings(focal_ctx *ctx, const foci_run *run, int64_t step)
+static char *make_settings(focal_ctx *ctx, const foci_run *run, int64_t step, int64_t tokens)
 {
     char line[LINE_BYTES];
     size_t bytes = 0;
     char *text = NULL;
     for (int is_written = 0; is_written < 2; is_written++) {
         const size_t room = bytes + 1;
-        bytes = (size_t)snprintf(line, sizeof line, "{\n    \"steps\": %lld", (long long)step);
+        bytes = (size_t)snprintf(line, sizeof line, "{\n    \"steps\": %lld,\n    \"tokens\": %lld",
+                                 (long long)step, (long long)tokens);
         if (is_written) {
             text = foci_alloc(ctx, room, 1);
             if (!text) return NULL;
@@ -82,9 +66,9 @@ static char *make_settings(focal_ctx *ctx, const foci_run *run, int64_t step)
 }
 
 focal_status foci_write_adapter(const foci_start *start, const foci_run *run, int64_t step,
-                                const focal_model *model, const char *folder)
+                                int64_t tokens, const focal_model *model, const char *folder)
 {
-    char *settings = make_settings(start->ctx, run, step);
+    char *settings = make_settings(start->ctx, run, step, tokens);
     if (!settings) return FOCAL_ENOMEM;
     const focal_model_info info = focal_model_describe(model);
     const foci_adapter_note note = {.base = info.name,

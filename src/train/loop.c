@@ -49,7 +49,6 @@ typedef struct session {
     double flops_per_second, tokens_per_second; /* of the last steps, smoothed */
     double valid_kl;                            /* of its last validation; NaN: none yet */
     bool has_samples;
-    foci_collapse collapse;
     bool is_told_short; /* documents without a distant pair */
     focal_train_end end;
 } session;
@@ -398,8 +397,15 @@ static focal_status fail_memory(const session *s, int32_t windows)
                      windows, (long long)s->run.data.length);
 }
 
-/* The gradient of the whole step and its losses; *pairs are those of attention without groups. */
-static focal_status find_gradient(session *s, foci_batch_loss *loss, double *pairs)
+/* What a step was made of, for its operations. */
+typedef struct step_work {
+    const foci_trainable *trainable; /* whose gradient it found */
+    bool has_teacher;
+    double pairs; /* of attention without groups */
+} step_work;
+
+/* The gradient of the whole step, its losses and its work. */
+static focal_status find_gradient(session *s, foci_batch_loss *loss, step_work *work)
 {
     const foci_run *run = &s->run;
     const int32_t windows = pass_windows(run);
@@ -414,7 +420,7 @@ static focal_status find_gradient(session *s, foci_batch_loss *loss, double *pai
                                            .groups = foci_run_has_groups(run) ? &groups : NULL,
                                            .is_kl = is_alone && run->objective == FOCI_RUN_KL};
     *loss = (foci_batch_loss){0};
-    *pairs = 0.0;
+    *work = (step_work){.trainable = trainable, .has_teacher = options.is_kl};
     for (int64_t pass = 0; pass < run->data.accumulation; pass++) {
         foci_batch_loss part;
         const foci_batch batch =
@@ -423,33 +429,31 @@ static focal_status find_gradient(session *s, foci_batch_loss *loss, double *pai
         if (status == FOCAL_ENOMEM) return fail_memory(s, windows);
         if (status != FOCAL_OK) return status;
         foci_batch_loss_add(loss, &part);
-        *pairs += count_pairs(&batch);
+        work->pairs += count_pairs(&batch);
     }
     if (is_first) take_group_gradients(s);
     return FOCAL_OK;
 }
 
 /* Speeds as people like them: a mean in which older steps count ever less. */
-static void note_speed(session *s, double tokens, double pairs, double seconds)
+static void note_speed(session *s, double tokens, const step_work *work, double seconds)
 {
     const double newest = s->tokens_per_second > 0.0 ? 0.1 : 1.0;
     if (!(seconds > 0.0)) return;
-    const bool has_teacher = s->run.objective == FOCI_RUN_KL;
-    const double flops = foci_step_flops(s->start.trainable, has_teacher, tokens, pairs);
+    const double flops = foci_step_flops(work->trainable, work->has_teacher, tokens, work->pairs);
     s->tokens_per_second += newest * (tokens / seconds - s->tokens_per_second);
     s->flops_per_second += newest * (flops / seconds - s->flops_per_second);
     s->state.step_seconds += seconds;
 }
 
-/* A note, once, when groups collapse. */
+/* A warning when groups collapse. */
 static void watch_groups(session *s, double largest_load)
 {
-    if (!foci_collapse_found(&s->collapse, s->start.groups, largest_load)) return;
+    if (!foci_collapse_found(&s->state.collapse, s->start.groups, largest_load)) return;
     foci_journal_warn(&s->journal,
                       "groups collapse: one group of a router has %.0f %% of all that is in its "
-                      "groups, and too much of it for %d steps; a higher groups.rate or a lower "
-                      "optimiser.lr keeps them apart",
-                      100.0 * largest_load, FOCI_COLLAPSE_STEPS);
+                      "groups, and too much of it for %d steps; %s",
+                      100.0 * largest_load, FOCI_COLLAPSE_STEPS, foci_collapse_advice(&s->run));
 }
 
 /* A warning, once: windows may be long and the documents in them short. */
@@ -534,12 +538,12 @@ static focal_status take_step(session *s, bool *is_over)
                  rate = foci_pace_rate(&s->pace, s->state.step, seconds_now(s));
     const int64_t tokens = s->run.data.batch * s->run.data.length;
     foci_batch_loss sums;
-    double pairs = 0.0;
+    step_work work;
     foci_gradient_norm norm;
     char why[FOCI_SPIKE_SENTENCE];
     foci_start_ramp(&s->start, &s->run, s->state.step);
     if (s->groups_before) memcpy(s->groups_before, s->start.groups->numbers, group_bytes(s));
-    FOCAL_TRY(find_gradient(s, &sums, &pairs));
+    FOCAL_TRY(find_gradient(s, &sums, &work));
     const double loss = sums.nll / (double)s->feed.target_count;
     FOCAL_TRY(foci_optimiser_norm(s->optimiser, &norm));
     if (foci_spike_found(&s->state.spikes, loss, &norm, s->run.spike_threshold, why))
@@ -551,7 +555,7 @@ static focal_status take_step(session *s, bool *is_over)
     s->is_saved = false;
     s->state.tokens += tokens;
     s->state.loss = loss;
-    note_speed(s, (double)tokens, pairs, clock_now() - begin);
+    note_speed(s, (double)tokens, &work, clock_now() - begin);
     return tell_step(s, &sums, norm.norm, rate);
 }
 
@@ -580,7 +584,9 @@ static focal_status finish(session *s)
                                       .tokens_per_second =
                                           seconds > 0.0 ? (double)s->state.tokens / seconds : 0.0};
     foci_start_ramp(&s->start, &s->run, s->state.step);
-    if (!s->is_unbegun) FOCAL_TRY(foci_write_result(&s->start, &s->run, s->state.step, &s->folder));
+    if (!s->is_unbegun)
+        FOCAL_TRY(
+            foci_write_result(&s->start, &s->run, s->state.step, s->state.tokens, &s->folder));
     return foci_run_folder_summarise(&s->folder, &summary);
 }
 

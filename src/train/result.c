@@ -16,11 +16,12 @@ focal_status foci_check_result(const foci_start *start)
 
 /* The adapter names the model by what it is in its files. */
 static focal_status write_beside(const foci_start *start, const foci_run *run, int64_t step,
-                                 const foci_run_folder *folder)
+                                 int64_t tokens, const foci_run_folder *folder)
 {
     focal_model *model = NULL;
     FOCAL_TRY(focal_model_open(start->ctx, folder->model, NULL, &model));
-    const focal_status status = foci_write_adapter(start, run, step, model, folder->adapter);
+    const focal_status status =
+        foci_write_adapter(start, run, step, tokens, model, folder->adapter);
     focal_model_close(model);
     return status;
 }
@@ -42,11 +43,12 @@ bool foci_has_result(const foci_start *start, const foci_run_folder *folder)
 }
 
 focal_status foci_write_result(const foci_start *start, const foci_run *run, int64_t step,
-                               const foci_run_folder *folder)
+                               int64_t tokens, const foci_run_folder *folder)
 {
-    if (start->model) return foci_write_adapter(start, run, step, start->model, folder->path);
+    if (start->model)
+        return foci_write_adapter(start, run, step, tokens, start->model, folder->path);
     const foci_save_options options = {.type = start->trainable->model->precision,
                                        .tokenizer = start->tokenizer_path};
     FOCAL_TRY(foci_trainable_save(start->trainable, folder->model, &options));
-    return start->groups ? write_beside(start, run, step, folder) : FOCAL_OK;
+    return start->groups ? write_beside(start, run, step, tokens, folder) : FOCAL_OK;
 }

@@ -5,6 +5,8 @@
 #include "base/error.h"
 #include "train/progress.h"
 #include "train/run.h"
+#include "train/run_groups.h"
+#include "train/start.h"
 
 _Static_assert((int)FOCAL_RUN_VALUE == (int)FOCI_RUN_VALUE, "values fit");
 _Static_assert((int)FOCAL_TRAIN_LINE == (int)FOCI_PROGRESS_LINE, "lines fit");
@@ -38,6 +40,11 @@ focal_status focal_run_resolve(focal_run *run)
     return foci_run_resolve(run->ctx, &run->settings);
 }
 
+focal_status focal_run_check_model(focal_run *run, focal_model *model)
+{
+    return foci_start_check(run->ctx, &run->settings, model);
+}
+
 focal_status focal_run_write(const focal_run *run, const char *path)
 {
     return foci_run_write(run->ctx, path, &run->settings);
@@ -53,6 +60,11 @@ focal_status focal_run_get(const focal_run *run, const char *key, char out[FOCAL
                          foci_run_keys[foci_run_nearest(name)].name);
     foci_run_value(&run->settings, n, out);
     return FOCAL_OK;
+}
+
+bool focal_run_uses(const focal_run *run, const char *key)
+{
+    return foci_run_uses(&run->settings, key);
 }
 
 int32_t focal_run_key_count(void)

@@ -206,5 +206,7 @@ int foci_run_find(foci_text name);
 int foci_run_nearest(foci_text name);
 /* Whether the key with this name, which must be one, was set by the file or an override. */
 bool foci_run_is_given(const foci_run *run, const char *name);
+/* Whether key n has the value that it has by default: a run file that was written has every key. */
+bool foci_run_is_default(const foci_run *run, int n);
 
 #endif /* FOCI_TRAIN_RUN_FILE_H */

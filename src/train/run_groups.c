@@ -48,6 +48,83 @@ bool foci_run_has_data(const foci_run *run)
            (run->groups.method != FOCI_RUN_ONLY_WINDOW && run->groups.method != FOCI_RUN_RANDOM);
 }
 
+/* ---- Which keys do something ---- */
+
+enum {
+    FOCUS = 1 << FOCI_RUN_FOCUS,
+    START = 1 << FOCI_RUN_ONLY_START,
+    RANDOM = 1 << FOCI_RUN_RANDOM,
+    WINDOW = 1 << FOCI_RUN_ONLY_WINDOW,
+    TEMPERATURE = 1 << FOCI_RUN_ONLY_TEMPERATURE,
+    SCALE = 1 << FOCI_RUN_ONLY_SCALE,
+    LORA = 1 << FOCI_RUN_LORA,
+    ROUTERS = FOCUS | START,
+    GROUPS = ROUTERS | RANDOM,
+    DISTANCE = GROUPS | WINDOW | TEMPERATURE | SCALE, /* a pair is near or not */
+    STEPS = FOCUS | TEMPERATURE | SCALE | LORA,
+    DATA = STEPS | START
+};
+
+/* Keys, or what they begin with where a dot is last, and the methods of learn = groups that look at
+ * them; the first line of a key counts. What is not listed is for all, or refused by a sentence of
+ * its own. */
+static const struct {
+    const char *key;
+    unsigned methods;
+} uses[] = {{"data.batch", STEPS},
+            {"data.accumulation", STEPS},
+            {"data.repeat", STEPS},
+            {"data.", DATA},
+            {"objective", STEPS},
+            {"groups.count", GROUPS},
+            {"groups.width", ROUTERS},
+            {"groups.top", GROUPS | TEMPERATURE},
+            {"groups.top_fit", ROUTERS},
+            {"groups.window", DISTANCE},
+            {"groups.sinks", DISTANCE},
+            {"groups.scope", GROUPS},
+            {"groups.mode", GROUPS},
+            {"groups.gate", FOCUS},
+            {"groups.balance", ROUTERS},
+            {"groups.rate", ROUTERS},
+            {"groups.rate_end", ROUTERS},
+            {"groups.router", ROUTERS},
+            {"groups.temperatures", ROUTERS | TEMPERATURE},
+            {"groups.init", ROUTERS},
+            {"groups.type", ROUTERS | LORA},
+            {"lora.", LORA},
+            {"optimiser.", STEPS},
+            {"schedule.", STEPS},
+            {"precision", DATA},
+            {"recompute", STEPS},
+            {"seed", DATA | RANDOM},
+            {"validation.", STEPS},
+            {"on_spike", STEPS},
+            {"spike_threshold", STEPS}};
+
+/* Whether a line of a table, a key or the beginning of some, is about a key. */
+static bool is_about(const char *line, const char *key)
+{
+    const size_t length = strlen(line);
+    return strncmp(line, key, length) == 0 && (line[length - 1] == '.' || key[length] == '\0');
+}
+
+bool foci_run_uses(const foci_run *run, const char *key)
+{
+    /* Temperatures alone see all keys, or none that is distant. */
+    static const char *const near[] = {"groups.top", "groups.window", "groups.sinks",
+                                       "groups.layers"};
+    if (run->learn != FOCI_RUN_LEARN_GROUPS) return true;
+    for (size_t n = 0; n < FOCAL_COUNT(near); n++)
+        if (strcmp(near[n], key) == 0 && run->groups.method == FOCI_RUN_ONLY_TEMPERATURE)
+            return foci_run_is_near(run);
+    for (size_t n = 0; n < FOCAL_COUNT(uses); n++)
+        if (is_about(uses[n].key, key)) return ((uses[n].methods >> run->groups.method) & 1U) != 0;
+    return true;
+}
+
+/* ---- What settings say together ---- */
+
 /* Whether what is fitted sees fewer keys than the model, and so has something to learn from it. */
 static bool sees_less(const foci_run *run)
 {
@@ -97,6 +174,37 @@ static void take_defaults(foci_run *run)
     run->data.accumulation = run->data.batch / windows;
 }
 
+/* Routers that stay as they begin get their balance there, and it is the bias's. */
+static focal_status check_start(focal_ctx *ctx, const foci_run *run)
+{
+    char balance[FOCI_RUN_VALUE], router[FOCI_RUN_VALUE];
+    const bool is_moved = run->groups.balance == FOCI_RUN_BALANCE_BIAS ||
+                          run->groups.balance == FOCI_RUN_BALANCE_SIGN;
+    if (run->groups.method != FOCI_RUN_ONLY_START ||
+        (is_moved && run->groups.router == FOCI_RUN_ROUTER_UNIT))
+        return FOCAL_OK;
+    foci_run_value(run, foci_run_find(foci_text_of("groups.balance")), balance);
+    foci_run_value(run, foci_run_find(foci_text_of("groups.router")), router);
+    return foci_fail(ctx, FOCAL_EINVAL,
+                     "run: groups.method = start balances routers by their bias: groups.balance "
+                     "must be bias or sign and groups.router unit, they are %.16s and %.16s",
+                     balance, router);
+}
+
+static focal_status check_optimiser(focal_ctx *ctx, const foci_run *run)
+{
+    if (run->optimiser.kind == FOCI_RUN_MUON)
+        return foci_fail(ctx, FOCAL_EINVAL,
+                         "run: optimiser.kind is muon, which is for the matrices of a model's "
+                         "layers: with learn = groups they stay as they are");
+    if (run->optimiser.decay > 0.0)
+        return foci_fail(ctx, FOCAL_EINVAL,
+                         "run: optimiser.decay is %g, which is for the matrices of a model: with "
+                         "learn = groups they stay as they are, and it must be 0",
+                         run->optimiser.decay);
+    return FOCAL_OK;
+}
+
 static focal_status check_frozen(focal_ctx *ctx, const foci_run *run)
 {
     if (run->start.from[0] == '\0')
@@ -115,10 +223,8 @@ static focal_status check_frozen(focal_ctx *ctx, const foci_run *run)
                          (long long)run->groups.first);
     if (run->groups.count < 1)
         return foci_fail(ctx, FOCAL_EINVAL, "run: learn = groups with groups.count = 0");
-    if (run->optimiser.kind == FOCI_RUN_MUON)
-        return foci_fail(ctx, FOCAL_EINVAL,
-                         "run: optimiser.kind is muon, which is for the matrices of a model's "
-                         "layers: with learn = groups they stay as they are");
+    FOCAL_TRY(check_optimiser(ctx, run));
+    FOCAL_TRY(check_start(ctx, run));
     if (!sees_less(run) && run->objective == FOCI_RUN_KL)
         return foci_fail(ctx, FOCAL_EINVAL,
                          "run: objective = kl has nothing to teach %s: the model "
@@ -133,6 +239,25 @@ static focal_status check_frozen(focal_ctx *ctx, const foci_run *run)
     return FOCAL_OK;
 }
 
+/* Who says how groups should be wants some. Who says that there are none, as arms of a sweep do
+ * beside others, need not take the rest back. */
+static focal_status check_without_groups(focal_ctx *ctx, const foci_run *run)
+{
+    static const char prefix[] = "groups.";
+    if (run->groups.count > 0 || foci_run_is_given(run, "groups.count")) return FOCAL_OK;
+    for (int n = 0; n < FOCI_RUN_KEYS; n++) {
+        char value[FOCI_RUN_VALUE];
+        const char *name = foci_run_keys[n].name;
+        if (strncmp(name, prefix, sizeof prefix - 1) != 0 || foci_run_is_default(run, n)) continue;
+        foci_run_value(run, n, value);
+        return foci_fail(ctx, FOCAL_EINVAL,
+                         "run: %s is %.64s, and groups.count does not say how many groups there "
+                         "are; 0 is none",
+                         name, value);
+    }
+    return FOCAL_OK;
+}
+
 static focal_status check_beside(focal_ctx *ctx, const foci_run *run)
 {
     if (run->groups.method != FOCI_RUN_FOCUS)
@@ -141,6 +266,7 @@ static focal_status check_beside(focal_ctx *ctx, const foci_run *run)
     if (run->groups.first > 0 && run->groups.count == 0)
         return foci_fail(ctx, FOCAL_EINVAL, "run: groups.first is %lld, there are no groups",
                          (long long)run->groups.first);
+    FOCAL_TRY(check_without_groups(ctx, run));
     if (run->objective == FOCI_RUN_KL && run->groups.first == 0)
         return foci_fail(ctx, FOCAL_EINVAL,
                          "run: objective = kl measures groups against the model as it is; with "

@@ -26,6 +26,9 @@ bool foci_run_is_grouped(const foci_run *run);
 bool foci_run_is_near(const foci_run *run);
 bool foci_run_has_steps(const foci_run *run);
 bool foci_run_has_data(const foci_run *run);
+/* Whether a key changes what the method of a run with learn = groups makes; true of other runs. It
+ * looks at groups.method and groups.top alone, so the run need not be resolved. */
+bool foci_run_uses(const foci_run *run, const char *key);
 /* Whether groups are learnt from the past alone: Sinkhorn balances whole sequences. */
 bool foci_run_is_causal(const foci_run *run);
 

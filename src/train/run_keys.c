@@ -38,7 +38,10 @@ const foci_run_key foci_run_keys[FOCI_RUN_KEYS] = {
            "folder of the token shards that `focal tokenize` writes"),
     REAL("data.valid_share", data.valid_share, 0, 0.5, "0.01",
          "share of the tokens, at the end of the data, that is kept for validation"),
-    INT("data.length", data.length, 2, 1 << 20, "2048", "tokens of a window"),
+    INT("data.length", data.length, 2, 1 << 20, "2048",
+        "tokens of a window; where only groups learn, the default is no more than the model was "
+        "made "
+        "for"),
     INT("data.batch", data.batch, 1, 1 << 20, "32", "windows of a step"),
     INT("data.accumulation", data.accumulation, 1, 1 << 20, "1",
         "passes that a step is divided into, each of batch / accumulation windows; changes memory "
@@ -159,7 +162,8 @@ const foci_run_key foci_run_keys[FOCI_RUN_KEYS] = {
          "AdamW: what is added to the root of that mean"),
     REAL("optimiser.momentum", optimiser.momentum, 0, 0.99999, "0.95",
          "Muon: decay of the mean of gradients"),
-    REAL("optimiser.decay", optimiser.decay, 0, 10, "0.1", "weight decay, on matrices only"),
+    REAL("optimiser.decay", optimiser.decay, 0, 10, "0.1",
+         "weight decay, on matrices only; where only groups learn it is 0"),
     REAL("optimiser.clip", optimiser.clip, 0, 1e6, "1",
          "largest norm of the whole gradient; 0: no limit"),
     REAL("optimiser.z_loss", optimiser.z_loss, 0, 1, "0",

@@ -9,17 +9,6 @@
 /* What learned temperatures begin with (docs/MATH.md, 2). */
 static const double learned_start = 0.6, paper_start = 0.442;
 
-/* Whether a key has the value that it has by default: a run file that was written has every key. */
-static bool is_default(const foci_run *run, int key)
-{
-    char value[FOCI_RUN_VALUE], initial[FOCI_RUN_VALUE];
-    foci_run defaults;
-    foci_run_init(&defaults);
-    foci_run_value(run, key, value);
-    foci_run_value(&defaults, key, initial);
-    return strcmp(value, initial) == 0;
-}
-
 /* A model that is continued brings its shape; only what is trained of it is said here. */
 static focal_status resolve_continued(focal_ctx *ctx, foci_run *run)
 {
@@ -27,7 +16,7 @@ static focal_status resolve_continued(focal_ctx *ctx, foci_run *run)
     if (!foci_run_is_given(run, "model.qk_norm")) run->model.qk_norm = FOCI_RUN_QK_GAIN;
     for (int n = 0; n < FOCI_RUN_KEYS; n++) {
         const char *name = foci_run_keys[n].name;
-        if (strncmp(name, prefix, sizeof prefix - 1) != 0 || is_default(run, n) ||
+        if (strncmp(name, prefix, sizeof prefix - 1) != 0 || foci_run_is_default(run, n) ||
             strcmp(name, "model.qk_norm") == 0)
             continue;
         return foci_fail(ctx, FOCAL_EINVAL,
@@ -76,7 +65,7 @@ static focal_status resolve_model(focal_ctx *ctx, foci_run *run)
             ctx, FOCAL_EINVAL,
             "run: the family gpt2 is tied, has model.qk_norm = none, as many key heads "
             "as query heads, and heads that make up the width");
-    if (!is_default(run, foci_run_find(foci_text_of("model.rope_base"))))
+    if (!foci_run_is_default(run, foci_run_find(foci_text_of("model.rope_base"))))
         return foci_fail(ctx, FOCAL_EINVAL,
                          "run: model.rope_base is %g, the family gpt2 has learned positions",
                          run->model.rope_base);
@@ -124,7 +113,8 @@ static focal_status resolve_temperature(focal_ctx *ctx, foci_run *run)
 {
     const bool is_continued = run->start.from[0] != '\0';
     FOCAL_TRY(resolve_value(ctx, run));
-    if (run->temperature.length_n0 == 0) run->temperature.length_n0 = run->data.length;
+    if (run->temperature.length_n0 == 0 || !foci_run_is_given(run, "temperature.length_n0"))
+        run->temperature.length_n0 = run->data.length;
     FOCAL_TRY(
         check_list(ctx, run, "temperature.layers", &run->temperature.layers, run->model.layers));
     FOCAL_TRY(check_list(ctx, run, "temperature.heads", &run->temperature.heads, run->model.heads));

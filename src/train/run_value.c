@@ -302,6 +302,16 @@ bool foci_run_is_given(const foci_run *run, const char *name)
     return run->is_given[foci_run_find(foci_text_of(name))];
 }
 
+bool foci_run_is_default(const foci_run *run, int n)
+{
+    char value[FOCI_RUN_VALUE], initial[FOCI_RUN_VALUE];
+    foci_run defaults;
+    foci_run_init(&defaults);
+    foci_run_value(run, n, value);
+    foci_run_value(&defaults, n, initial);
+    return strcmp(value, initial) == 0;
+}
+
 int foci_run_nearest(foci_text name)
 {
     const bool has_dot = name.bytes > 0 && memchr(name.data, '.', name.bytes);

@@ -223,14 +223,22 @@ static focal_status begin_low_ranks(foci_start *s, const foci_run *run)
     return foci_low_ranks_begin(s->model, &choice, &s->low_ranks);
 }
 
-/* The model stays where it lies, and groups or LoRA are all that learns. */
-static focal_status freeze_model(foci_start *s, const foci_run *run)
+/* Windows are as long as the model was made for, at most, where nobody says how long. */
+static focal_status limit_length(const foci_start *s, foci_run *run)
 {
-    const focal_model_options options = {.precision = run->precision == FOCI_RUN_F32 ? FOCAL_F32
-                                                                                     : FOCAL_BF16,
-                                         .has_precision = true};
-    FOCAL_TRY(focal_model_open(s->ctx, run->start.from, &options, &s->model));
+    const int64_t most = foci_max64(s->made_for, 2);
+    if (!foci_run_has_data(run) || foci_run_is_given(run, "data.length") ||
+        run->data.length <= most)
+        return FOCAL_OK;
+    run->data.length = most;
+    return foci_run_resolve(s->ctx, run); /* passes depend on it */
+}
+
+/* Groups or LoRA, which are all that learns beside s->model. */
+static focal_status make_beside(foci_start *s, foci_run *run)
+{
     s->made_for = s->model->config.context;
+    FOCAL_TRY(limit_length(s, run));
     FOCAL_TRY(check_source(s, run, s->model));
     if (run->groups.method == FOCI_RUN_LORA) {
         FOCAL_TRY(begin_low_ranks(s, run));
@@ -238,6 +246,30 @@ static focal_status freeze_model(foci_start *s, const foci_run *run)
     }
     FOCAL_TRY(foci_group_setup(s->ctx, run, s->model, &s->groups));
     return foci_trainable_frozen(s->model, s->groups, &s->trainable);
+}
+
+/* The model stays where it lies. */
+static focal_status freeze_model(foci_start *s, foci_run *run)
+{
+    const focal_model_options options = {.precision = run->precision == FOCI_RUN_F32 ? FOCAL_F32
+                                                                                     : FOCAL_BF16,
+                                         .has_precision = true};
+    FOCAL_TRY(focal_model_open(s->ctx, run->start.from, &options, &s->model));
+    return make_beside(s, run);
+}
+
+focal_status foci_start_check(focal_ctx *ctx, foci_run *run, focal_model *model)
+{
+    foci_start s = {.ctx = ctx, .model = model};
+    const int32_t context = model->config.context;
+    if (run->learn != FOCI_RUN_LEARN_GROUPS)
+        return foci_fail(ctx, FOCAL_EINVAL,
+                         "run: learn = all makes a model of its own, there is none to check");
+    const focal_status status = make_beside(&s, run);
+    model->config.context = context;
+    s.model = NULL; /* the caller's */
+    foci_start_close(&s);
+    return status;
 }
 
 /* Groups beside all weights, and where they learn alone at first, a second view of both. */
@@ -250,7 +282,7 @@ static focal_status add_groups(foci_start *s, const foci_run *run)
     return foci_trainable_frozen(s->trainable->model, s->groups, &s->only_groups);
 }
 
-static focal_status make_model(foci_start *s, const foci_run *run)
+static focal_status make_model(foci_start *s, foci_run *run)
 {
     if (run->learn == FOCI_RUN_LEARN_GROUPS) return freeze_model(s, run);
     FOCAL_TRY(run->start.from[0] != '\0' ? continue_model(s, run) : make_new(s, run));
@@ -269,7 +301,7 @@ static focal_status open_tokenizer(foci_start *s)
                      s->tokenizer_path, size, model->config.V);
 }
 
-focal_status foci_start_open(focal_ctx *ctx, const foci_run *run, foci_start *start)
+focal_status foci_start_open(focal_ctx *ctx, foci_run *run, foci_start *start)
 {
     *start = (foci_start){.ctx = ctx};
     focal_status status = open_data(start, run);

@@ -26,10 +26,15 @@ typedef struct foci_start {
 } foci_start;
 
 /* Opens the shards and makes the model of a resolved run, with groups whose numbers are 0 where it
- * has some, or LoRA as it begins. FOCAL_EINVAL where settings do not go
+ * has some, or LoRA as it begins. Where groups alone learn and data.length is not set, the run's
+ * windows become no longer than what the model was made for. FOCAL_EINVAL where settings do not go
  * together with data or model, or what opening them fails with; *start is then empty. */
-focal_status foci_start_open(focal_ctx *ctx, const foci_run *run, foci_start *start);
+focal_status foci_start_open(focal_ctx *ctx, foci_run *run, foci_start *start);
 void foci_start_close(foci_start *start); /* an empty one is fine */
+
+/* What foci_start_open() would say of a run with learn = groups and its model, without data; the
+ * model is as before. */
+focal_status foci_start_check(focal_ctx *ctx, foci_run *run, focal_model *model);
 
 /* The temperature of a step, counted from 0, while it goes from 1 to its value
  * (start.ramp_steps). */

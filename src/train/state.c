@@ -29,7 +29,10 @@ enum {
     AT_SPIKE_COUNT,
     AT_SPIKE_SKIPS,
     AT_SPIKE_LOSSES,
-    STATE_COUNT = AT_SPIKE_LOSSES + FOCI_SPIKE_LOSSES
+    AT_COLLAPSE_STEPS = AT_SPIKE_LOSSES + FOCI_SPIKE_LOSSES,
+    AT_COLLAPSE_IS_SAID,
+    STATE_COUNT,
+    STATE_COUNT_BEFORE = AT_COLLAPSE_STEPS /* of checkpoints that lack these two */
 };
 
 enum { PARTS = 3 /* master and two moments */ };
@@ -78,6 +81,8 @@ static void pack(const foci_state *s, int64_t optimiser_steps, int64_t to[STATE_
     to[AT_SPIKE_SKIPS] = s->spikes.skips;
     for (int n = 0; n < FOCI_SPIKE_LOSSES; n++)
         to[AT_SPIKE_LOSSES + n] = bits_of(s->spikes.losses[n]);
+    to[AT_COLLAPSE_STEPS] = s->collapse.steps;
+    to[AT_COLLAPSE_IS_SAID] = s->collapse.is_said;
 }
 
 /* FOCAL_EFORMAT on numbers that no run of ours has saved; the shards are looked at elsewhere. */
@@ -94,6 +99,10 @@ static focal_status unpack(focal_ctx *ctx, const foci_checkpoint *from,
         return foci_fail(ctx, FOCAL_EFORMAT, "%s: step %lld, of the optimiser %lld",
                          foci_checkpoint_path(from), (long long)data[AT_STEP],
                          (long long)data[AT_OPTIMISER_STEPS]);
+    if (data[AT_COLLAPSE_STEPS] > data[AT_STEP] || data[AT_COLLAPSE_STEPS] < -data[AT_STEP])
+        return foci_fail(ctx, FOCAL_EFORMAT, "%s: groups collapsed in %lld of %lld steps",
+                         foci_checkpoint_path(from), (long long)data[AT_COLLAPSE_STEPS],
+                         (long long)data[AT_STEP]);
     s->step = data[AT_STEP];
     s->tokens = data[AT_TOKENS];
     s->seconds = double_of(data[AT_SECONDS]);
@@ -106,6 +115,8 @@ static focal_status unpack(focal_ctx *ctx, const foci_checkpoint *from,
     s->spikes.skips = data[AT_SPIKE_SKIPS];
     for (int n = 0; n < FOCI_SPIKE_LOSSES; n++)
         s->spikes.losses[n] = double_of(data[AT_SPIKE_LOSSES + n]);
+    s->collapse.steps = data[AT_COLLAPSE_STEPS];
+    s->collapse.is_said = data[AT_COLLAPSE_IS_SAID] != 0;
     if (!(s->seconds >= 0.0 && s->step_seconds >= 0.0))
         return foci_fail(ctx, FOCAL_EFORMAT, "%s: %g seconds, %g in steps",
                          foci_checkpoint_path(from), s->seconds, s->step_seconds);
@@ -236,13 +247,22 @@ static focal_status check_shards(focal_ctx *ctx, const foci_checkpoint *from,
                                     : "");
 }
 
+/* Numbers that an older checkpoint lacks are 0. */
+static focal_status read_numbers(const foci_checkpoint *from, int64_t numbers[STATE_COUNT])
+{
+    foci_block like = {"state", FOCI_BLOCK_I64, 1, {STATE_COUNT}, NULL};
+    const foci_block *block = foci_checkpoint_find(from, like.name);
+    memset(numbers, 0, STATE_COUNT * sizeof *numbers);
+    if (block && block->shape[0] == STATE_COUNT_BEFORE) like.shape[0] = STATE_COUNT_BEFORE;
+    return foci_checkpoint_copy(from, &like, numbers);
+}
+
 static focal_status take(const foci_checkpoint *from, foci_optimiser *o, foci_state *state)
 {
     focal_ctx *ctx = o->trainable->ctx;
     int64_t numbers[STATE_COUNT];
-    const foci_block like = {"state", FOCI_BLOCK_I64, 1, {STATE_COUNT}, NULL};
     foci_state taken = *state;
-    FOCAL_TRY(foci_checkpoint_copy(from, &like, numbers));
+    FOCAL_TRY(read_numbers(from, numbers));
     FOCAL_TRY(unpack(ctx, from, numbers, &taken));
     FOCAL_TRY(check_shards(ctx, from, numbers, &state->shards));
     if (numbers[AT_BASE] != (int64_t)state->base)

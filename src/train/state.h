@@ -4,6 +4,7 @@
 
 #include "io/shards.h"
 #include "train/checkpoint.h"
+#include "train/collapse.h"
 #include "train/spike.h"
 
 typedef struct foci_state {
@@ -13,6 +14,7 @@ typedef struct foci_state {
     double loss, valid_loss;          /* the last ones; NaN: none */
     int64_t valid_step, sampled_step; /* behind which these were last done; 0: never */
     foci_spike_memory spikes;
+    foci_collapse collapse;
     foci_shards_info shards; /* the data: another set would go on from elsewhere */
     uint64_t base;           /* the fingerprint of a model that stays as it is; 0: there is none */
 } foci_state;

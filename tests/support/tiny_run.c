@@ -154,7 +154,7 @@ static focal_status train_with(focal_ctx *ctx, const tiny_run *tiny, const char 
     if (status == FOCAL_OK) status = set_all(run, sets->more);
     if (status == FOCAL_OK)
         status =
-            focal_train(ctx, run, path, 0.0, watch ? &told : NULL, watch ? &watch->result : NULL);
+            focal_train(ctx, run, path, 1.0, watch ? &told : NULL, watch ? &watch->result : NULL);
     focal_run_free(run);
     return status;
 }

@@ -34,7 +34,8 @@ tiny_run tiny_run_new(focal_ctx *ctx);
 void tiny_run_free(const tiny_run *tiny);                    /* with everything in the folder */
 void tiny_run_clear(const tiny_run *tiny, const char *path); /* a folder in it, or nothing */
 
-/* Trains in the folder `path` with the tiny settings and then `sets`, "key=value" lines. */
+/* Trains in the folder `path` with the tiny settings and then `sets`, "key=value" lines. The peak
+ * is 1, so the share of it that is told is operations a second. */
 focal_status tiny_run_train(focal_ctx *ctx, const tiny_run *tiny, const char *path,
                             const char *sets, tiny_watch *watch);
 

@@ -608,6 +608,7 @@ typedef struct watcher {
     const fixture *f;
     int32_t layers;
     double largest; /* distance of q and k from the products of h */
+    bool is_over;
 } watcher;
 
 static focal_status watch(void *arg, int32_t layer, const foci_observed *o)
@@ -640,6 +641,15 @@ static focal_status refuse(void *arg, int32_t layer, const foci_observed *o)
     return layer == 1 ? foci_fail(to->f->ctx, FOCAL_EIO, "observer: enough seen") : FOCAL_OK;
 }
 
+static focal_status leave(void *arg, int32_t layer, const foci_observed *o)
+{
+    watcher *to = arg;
+    (void)o;
+    to->layers++;
+    to->is_over = layer == 0;
+    return FOCAL_OK;
+}
+
 static void observers_see_what_routers_could_read(void **state)
 {
     (void)state;
@@ -661,6 +671,11 @@ static void observers_see_what_routers_could_read(void **state)
         const foci_batch batch = batch_of(&f.input);
         options.observe = refuse;
         assert_status(f.ctx, foci_backward(f.t, &batch, &options, &ignored), FOCAL_EIO);
+        to.layers = 0;
+        options.observe = leave;
+        options.is_over = &to.is_over;
+        assert_status(f.ctx, foci_backward(f.t, &batch, &options, &ignored), FOCAL_OK);
+        assert_int_equal(to.layers, 1);
         close_fixture(&f);
     }
 }

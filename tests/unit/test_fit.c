@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "focal/adapter.h"
@@ -16,6 +17,8 @@
 #include "train/checkpoint.h"
 #include "train/group_begin.h"
 #include "train/run_groups.h"
+#include "train/state.h"
+#include "train/step_cost.h"
 #include "train/validate.h"
 
 enum { PATH = 256 };
@@ -376,6 +379,154 @@ static void weights_wait_for_groups(void **state)
     }
 }
 
+/* Settings over the defaults, resolved, and what they begin with. */
+static void open_start(focal_ctx *ctx, const char *const *sets, size_t count, foci_run *run,
+                       foci_start *start)
+{
+    char set[2 * PATH];
+    foci_run_init(run);
+    (void)snprintf(set, sizeof set, "data.shards=%s", shared.tiny.shards);
+    assert_status(ctx, foci_run_set(ctx, set, run), FOCAL_OK);
+    (void)snprintf(set, sizeof set, "start.from=%s", shared.model);
+    assert_status(ctx, foci_run_set(ctx, set, run), FOCAL_OK);
+    for (size_t n = 0; n < count; n++)
+        assert_status(ctx, foci_run_set(ctx, sets[n], run), FOCAL_OK);
+    assert_status(ctx, foci_run_resolve(ctx, run), FOCAL_OK);
+    assert_status(ctx, foci_start_open(ctx, run, start), FOCAL_OK);
+}
+
+/* Operations of a token, as they are told, are those of what learns in the phase at hand: groups,
+ * perhaps beside a teacher, then everything without one. */
+static void check_speed(focal_ctx *ctx, const char *objective, bool has_teacher)
+{
+    const char *const own[] = {"data.length=64", "groups.count=4", "groups.width=8",
+                               "groups.first=4", objective};
+    const double tokens = 4.0 * 64.0, pairs = 4.0 * 0.5 * 64.0 * 65.0;
+    char sets[PATH];
+    foci_run run;
+    foci_start start;
+    open_start(ctx, own, FOCAL_COUNT(own), &run, &start);
+    const double flops[] = {foci_step_flops(start.only_groups, has_teacher, tokens, pairs),
+                            foci_step_flops(start.trainable, false, tokens, pairs)};
+    foci_start_close(&start);
+    (void)snprintf(sets, sizeof sets, "learn=all\ngroups.first=4\nvalidation.every=0\n%s",
+                   objective);
+    for (int phase = 0; phase < 2; phase++) { /* a session each: speeds are means of one */
+        tiny_watch w = {.stop_at = phase == 0 ? 4 : -1};
+        assert_status(ctx, tiny_run_fit(ctx, &shared.tiny, shared.tiny.out, shared.model, sets, &w),
+                      FOCAL_OK);
+        assert_int_equal(w.result.step, phase == 0 ? 4 : 8);
+        const double told = w.last.peak_share / w.last.tokens_per_second * tokens;
+        if (!(fabs(told - flops[phase]) < 1e-6 * flops[phase]))
+            fail_msg("%s, phase %d: %g operations, %g were told", objective, phase + 1,
+                     flops[phase], told);
+    }
+}
+
+static void speed_counts_what_learns(void **state)
+{
+    check_speed(*state, "objective=lm", false);
+    tiny_run_clear(&shared.tiny, shared.tiny.out);
+    check_speed(*state, "objective=kl", true);
+}
+
+/* Takes the last numbers, which older checkpoints lack, out of the state of the newest one. */
+static void cut_state(focal_ctx *ctx, const char *checkpoints, int64_t numbers)
+{
+    char note[FOCI_CHECKPOINT_NOTE];
+    foci_checkpoint *from = NULL;
+    assert_status(ctx, foci_checkpoint_newest(ctx, checkpoints, &from, note), FOCAL_OK);
+    const int64_t count = foci_checkpoint_count(from);
+    foci_block *blocks = new_array((size_t)count, sizeof *blocks);
+    for (int64_t n = 0; n < count; n++) blocks[n] = *foci_checkpoint_at(from, n);
+    assert_string_equal(blocks[0].name, "state");
+    blocks[0].shape[0] -= numbers;
+    const foci_checkpoint_policy policy = {.keep = 1};
+    assert_status(
+        ctx,
+        foci_checkpoint_save(ctx, checkpoints, foci_checkpoint_step(from), blocks, count, &policy),
+        FOCAL_OK);
+    free(blocks);
+    foci_checkpoint_close(from);
+}
+
+static void collapse_is_part_of_a_checkpoint(void **state)
+{
+    focal_ctx *ctx = *state;
+    static const char *const sets[] = {"learn=groups", "data.length=64", "groups.count=4",
+                                       "groups.width=8"};
+    const foci_optimiser_options options = {0};
+    const foci_checkpoint_policy policy = {.keep = 1};
+    char note[FOCI_CHECKPOINT_NOTE];
+    foci_run run;
+    foci_start start;
+    foci_optimiser *optimiser = NULL;
+    bool is_found = false;
+    open_start(ctx, sets, FOCAL_COUNT(sets), &run, &start);
+    assert_status(ctx, foci_optimiser_new(start.trainable, &options, &optimiser), FOCAL_OK);
+    assert_int_equal(mkdir(shared.whole, 0777), 0);
+    foci_state saved = foci_state_first(&start.info, start.model), back = saved;
+    saved.step = 7;
+    saved.collapse = (foci_collapse){.steps = -3, .is_said = true};
+    assert_status(ctx, foci_state_save(optimiser, &saved, shared.whole, &policy), FOCAL_OK);
+    assert_status(ctx, foci_state_load(optimiser, &back, shared.whole, &is_found, note), FOCAL_OK);
+    assert_true(is_found && back.step == 7);
+    assert_true(back.collapse.steps == -3 && back.collapse.is_said);
+    saved.collapse.steps = 8;
+    assert_status(ctx, foci_state_save(optimiser, &saved, shared.whole, &policy), FOCAL_OK);
+    assert_status(ctx, foci_state_load(optimiser, &back, shared.whole, &is_found, note),
+                  FOCAL_EFORMAT);
+    foci_optimiser_free(optimiser);
+    foci_start_close(&start);
+}
+
+/* Checkpoints of before groups' collapse was in them are read. */
+static void older_checkpoints_go_on(void **state)
+{
+    focal_ctx *ctx = *state;
+    const fixture f = shared;
+    char checkpoints[PATH + 16];
+    (void)snprintf(checkpoints, sizeof checkpoints, "%s/checkpoints", f.whole);
+    for (int64_t numbers = 1; numbers <= 2; numbers++) {
+        tiny_watch w = {.stop_at = 3};
+        tiny_run_clear(&f.tiny, f.whole);
+        assert_status(ctx, tiny_run_fit(ctx, &f.tiny, f.whole, f.model, "", &w), FOCAL_OK);
+        cut_state(ctx, checkpoints, numbers);
+        w.stop_at = -1;
+        assert_status(ctx, tiny_run_fit(ctx, &f.tiny, f.whole, f.model, "", &w),
+                      numbers == 2 ? FOCAL_OK : FOCAL_EFORMAT);
+    }
+}
+
+/* Where nobody says how long windows are, they are no longer than what the model was made for. */
+static void windows_fit_the_model(void **state)
+{
+    focal_ctx *ctx = *state;
+    static const char *const sets[] = {"learn=groups", "groups.count=4", "groups.width=8",
+                                       "data.length=64"};
+    foci_run run;
+    foci_start start;
+    focal_model *model = NULL;
+    assert_status(ctx, focal_model_open(ctx, shared.model, NULL, &model), FOCAL_OK);
+    for (size_t count = 3; count <= 4; count++) {
+        open_start(ctx, sets, count, &run, &start);
+        assert_int_equal(start.made_for, 64);
+        assert_int_equal(run.data.length, 64);
+        assert_int_equal(run.data.accumulation, 1); /* 4 windows of 2,048 would be 2 */
+        assert_int_equal(run.temperature.length_n0, 64);
+        foci_start_close(&start);
+        foci_run_init(&run);
+        for (size_t n = 0; n < count; n++)
+            assert_status(ctx, foci_run_set(ctx, sets[n], &run), FOCAL_OK);
+        assert_status(ctx, foci_run_set(ctx, "start.from=there", &run), FOCAL_OK);
+        assert_status(ctx, foci_run_resolve(ctx, &run), FOCAL_OK);
+        assert_status(ctx, foci_start_check(ctx, &run, model), FOCAL_OK);
+        assert_int_equal(run.data.length, 64);
+        assert_int_equal(focal_model_describe(model).context, 64);
+    }
+    focal_model_close(model);
+}
+
 /* Controls: each leaves an adapter that runs, those that learn nothing without a step. */
 static void methods(void **state)
 {
@@ -414,6 +565,16 @@ static void methods(void **state)
         assert_int_equal(w.result.end, FOCAL_TRAIN_FINISHED);
         assert_status(ctx, focal_adapter_open(ctx, f.tiny.out, &adapter), FOCAL_OK);
         const focal_adapter_info info = focal_adapter_describe(adapter);
+        char tokens[64];
+        (void)snprintf(tokens, sizeof tokens, "\"tokens\": %lld,",
+                       (long long)cases[n].steps * 4 * 64);
+        assert_non_null(strstr(info.settings, tokens));
+        assert_int_equal(strstr(info.settings, "\"validation.tokens\": 256") != NULL,
+                         cases[n].steps > 0);
+        assert_int_equal(strstr(info.settings, "\"schedule.minutes\": 0") != NULL,
+                         cases[n].steps > 0);
+        assert_int_equal(strstr(info.settings, "\"groups.top\": 0") != NULL,
+                         strstr(cases[n].sets, "groups.top=0") != NULL);
         const bool is_kl = cases[n].steps > 0 && cases[n].layers > 0 &&
                            !strstr(cases[n].sets, "=lm") && !strstr(cases[n].sets, "=lora") &&
                            !strstr(cases[n].sets, "=scale");
@@ -443,6 +604,11 @@ static void wrong_settings_are_named(void **state)
     } cases[] = {
         {"groups.count=1\ngroups.top=2", "groups.top is 2"},
         {"groups.router=raw", "has no bias to move"},
+        {"groups.method=start\ngroups.balance=none", "they are none and unit"},
+        {"groups.method=start\ngroups.router=raw\ngroups.balance=sinkhorn",
+         "they are sinkhorn and raw"},
+        {"optimiser.decay=0.1", "optimiser.decay is 0.1"},
+        {"groups.method=lora\noptimiser.decay=0.1", "optimiser.decay is 0.1"},
         {"groups.first=3", "groups.first is 3"},
         {"temperature.value=0.5", "the model stays as it is"},
         {"groups.method=temperature\nobjective=kl", "nothing to teach"},
@@ -480,6 +646,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(lora_learns_and_goes_on, open_one, close_ctx),
         cmocka_unit_test_setup_teardown(training_with_groups, open_one, close_ctx),
         cmocka_unit_test_setup_teardown(weights_wait_for_groups, open_one, close_ctx),
+        cmocka_unit_test_setup_teardown(speed_counts_what_learns, open_one, close_ctx),
+        cmocka_unit_test_setup_teardown(collapse_is_part_of_a_checkpoint, open_one, close_ctx),
+        cmocka_unit_test_setup_teardown(older_checkpoints_go_on, open_one, close_ctx),
+        cmocka_unit_test_setup_teardown(windows_fit_the_model, open_one, close_ctx),
         cmocka_unit_test_setup_teardown(methods, open_one, close_ctx),
         cmocka_unit_test_setup_teardown(wrong_settings_are_named, open_one, close_ctx),
     };

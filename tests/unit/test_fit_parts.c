@@ -209,6 +209,90 @@ static void starts_are_reproducible(void **state)
     tiny_run_free(&tiny);
 }
 
+/* A stream without end, in which a document is as long as the stream. */
+static focal_status count_up(void *user, int64_t begin, int64_t count, int32_t *ids)
+{
+    (void)user;
+    for (int64_t n = 0; n < count; n++) ids[n] = (int32_t)((begin + n) * (begin + n) % TINY_VOCAB);
+    return FOCAL_OK;
+}
+
+static focal_status one_document(void *user, int64_t begin, int64_t end, int64_t room,
+                                 int64_t *starts, int64_t *count)
+{
+    (void)user;
+    (void)end;
+    *count = begin == 0;
+    if (begin == 0 && room > 0) starts[0] = 0;
+    return FOCAL_OK;
+}
+
+/* Numbers by chance depend on the tokens of the pass alone, by their mean. */
+static const char *const chance_sets[] = {"learn=groups",   "data.length=64",    "groups.count=4",
+                                          "groups.width=8", "groups.window=4",   "groups.sinks=1",
+                                          "precision=f32",  "groups.init=random"};
+
+static void long_windows_are_cut_for_the_start(void **state)
+{
+    focal_ctx *ctx = *state;
+    const tiny_run tiny = tiny_run_new(ctx);
+    const foci_tokens tokens = {.count = 40000, .read = count_up, .starts = one_document};
+    static const int32_t lengths[] = {16384, 20000};
+    beginning b;
+    char model[256];
+    float *first = NULL;
+    (void)snprintf(model, sizeof model, "%s/model", tiny.out);
+    assert_status(ctx, tiny_run_train(ctx, &tiny, tiny.out, "temperature.value=1", NULL), FOCAL_OK);
+    open_beginning(ctx, &tiny, model, chance_sets, FOCAL_COUNT(chance_sets), &b);
+    const foci_groups *groups = b.start.groups;
+    const size_t bytes = (size_t)groups->number_count * sizeof *groups->numbers;
+    for (size_t n = 0; n < FOCAL_COUNT(lengths); n++) {
+        bool is_stopped = true;
+        foci_order order = {.tokens = &tokens,
+                            .end = tokens.count,
+                            .length = lengths[n],
+                            .crosses_documents = true};
+        assert_status(ctx, foci_order_check(ctx, &order), FOCAL_OK);
+        assert_status(ctx, foci_group_begin(&b.start, &b.run, &order, NULL, NULL, &is_stopped),
+                      FOCAL_OK);
+        assert_int_equal(order.length, lengths[n]);
+        if (!first) {
+            first = new_array((size_t)groups->number_count, sizeof *first);
+            memcpy(first, groups->numbers, bytes);
+        }
+        assert_memory_equal(groups->numbers, first, bytes);
+    }
+    free(first);
+    foci_start_close(&b.start);
+    tiny_run_free(&tiny);
+}
+
+static void a_start_without_memory_says_so(void **state)
+{
+    focal_ctx *ctx = *state;
+    const tiny_run tiny = tiny_run_new(ctx);
+    beginning b;
+    char model[256];
+    bool is_stopped = true, is_said = false;
+    focal_status status = FOCAL_ENOMEM;
+    (void)snprintf(model, sizeof model, "%s/model", tiny.out);
+    assert_status(ctx, tiny_run_train(ctx, &tiny, tiny.out, "temperature.value=1", NULL), FOCAL_OK);
+    open_beginning(ctx, &tiny, model, begin_sets, FOCAL_COUNT(begin_sets), &b);
+    for (int64_t n = 1; status == FOCAL_ENOMEM; n++) {
+        assert_in_range(n, 1, 500);
+        memory_fail(n, true);
+        status = foci_group_begin(&b.start, &b.run, &b.order, NULL, NULL, &is_stopped);
+        memory_fail(0, false);
+        is_said |= status == FOCAL_ENOMEM &&
+                   strstr(focal_ctx_error(ctx), "the pass that routers begin with, 1") &&
+                   strstr(focal_ctx_error(ctx), "windows of 64 tokens");
+    }
+    assert_status(ctx, status, FOCAL_OK);
+    if (!is_said) fail_msg("the last sentence is \"%s\"", focal_ctx_error(ctx));
+    foci_start_close(&b.start);
+    tiny_run_free(&tiny);
+}
+
 /* ---- Collapse ---- */
 
 static void collapse_is_found_once(void **state)
@@ -226,13 +310,48 @@ static void collapse_is_found_once(void **state)
     for (int n = 0; n < 9; n++) assert_false(foci_collapse_found(&memory, &groups, 0.9));
 }
 
+static void a_collapse_that_passed_may_come_again(void **state)
+{
+    (void)state;
+    const foci_groups groups = {.shape = {.K = 16, .mode = FOCAL_DIRECTED}, .top_fit = 2};
+    foci_collapse memory = {0};
+    for (int n = 0; n < 5; n++)
+        assert_int_equal(foci_collapse_found(&memory, &groups, 0.9), n == 4);
+    for (int n = 0; n < 4; n++) assert_false(foci_collapse_found(&memory, &groups, 0.2));
+    for (int n = 0; n < 9; n++) assert_false(foci_collapse_found(&memory, &groups, 0.9));
+    for (int n = 0; n < 5; n++) assert_false(foci_collapse_found(&memory, &groups, 0.2));
+    for (int n = 0; n < 5; n++)
+        assert_int_equal(foci_collapse_found(&memory, &groups, 0.9), n == 4);
+}
+
+static void advice_is_for_the_balance_in_use(void **state)
+{
+    (void)state;
+    foci_run run;
+    foci_run_init(&run);
+    assert_non_null(strstr(foci_collapse_advice(&run), "groups.rate"));
+    run.groups.balance = FOCI_RUN_BALANCE_SIGN;
+    assert_non_null(strstr(foci_collapse_advice(&run), "groups.rate"));
+    run.groups.balance = FOCI_RUN_BALANCE_NONE;
+    assert_null(strstr(foci_collapse_advice(&run), "groups.rate"));
+    assert_non_null(strstr(foci_collapse_advice(&run), "groups.balance = bias"));
+    run.groups.balance = FOCI_RUN_BALANCE_SINKHORN;
+    run.groups.router = FOCI_RUN_ROUTER_RAW;
+    assert_null(strstr(foci_collapse_advice(&run), "groups.rate"));
+    assert_non_null(strstr(foci_collapse_advice(&run), "groups.router = unit"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(passages_are_repeated),
         cmocka_unit_test(short_sequences_stay),
         cmocka_unit_test_setup_teardown(starts_are_reproducible, open_ctx, close_ctx),
+        cmocka_unit_test_setup_teardown(long_windows_are_cut_for_the_start, open_ctx, close_ctx),
+        cmocka_unit_test_setup_teardown(a_start_without_memory_says_so, open_ctx, close_ctx),
         cmocka_unit_test(collapse_is_found_once),
+        cmocka_unit_test(a_collapse_that_passed_may_come_again),
+        cmocka_unit_test(advice_is_for_the_balance_in_use),
     };
     return cmocka_run_group_tests_name("fit_parts", tests, NULL, NULL);
 }

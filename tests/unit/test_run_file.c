@@ -9,6 +9,7 @@
 
 #include "support/folder.h"
 #include "train/run_file.h"
+#include "train/run_groups.h"
 
 enum { VALUES = offsetof(foci_run, is_given) }; /* bytes of a run that its file holds */
 
@@ -195,6 +196,10 @@ static void contradictions_are_refused(void **state)
         {"schedule.steps = 0", "when it ends"},
         {"schedule.warmup = 1101", "1101 steps of warm-up in a run of 1100"},
         {"optimiser.lr = 0", "above 0"},
+        {"groups.top = 8", "groups.top is 8, and groups.count does not say"},
+        {"groups.window = 64", "groups.window is 64"},
+        {"groups.gate = log", "groups.gate is log"},
+        {"groups.layers = 1,3", "groups.layers is 1,3"},
     };
     for (size_t n = 0; n < FOCAL_COUNT(wrong); n++) {
         foci_run *run = new_run();
@@ -227,6 +232,41 @@ static void values_follow_from_others(void **state)
     accept(ctx, "schedule.minutes = 20", run);
     assert_status(ctx, foci_run_resolve(ctx, run), FOCAL_OK);
     assert_int_equal(run->schedule.steps, 0);
+    foci_run_init(run); /* dense, in so many words */
+    accept(ctx, "groups.count = 0\ngroups.top = 8", run);
+    assert_status(ctx, foci_run_resolve(ctx, run), FOCAL_OK);
+    free(run);
+}
+
+/* Keys and the methods that look at them, one way or the other. */
+static void keys_are_of_methods(void **state)
+{
+    focal_ctx *ctx = *state;
+    static const struct {
+        const char *method, *used, *idle;
+    } cases[] = {{"focus", "groups.rate_end", "lora.rank"},
+                 {"start", "groups.rate", "optimiser.lr"},
+                 {"random", "seed", "groups.top_fit"},
+                 {"random", "groups.top", "data.shards"},
+                 {"none", "groups.window", "groups.top"},
+                 {"none", "groups.layers", "seed"},
+                 {"temperature", "schedule.steps", "groups.window"},
+                 {"temperature\ngroups.top = 0", "groups.window", "groups.count"},
+                 {"temperature\ngroups.top = 0", "groups.top", "groups.top_fit"},
+                 {"scale", "groups.sinks", "groups.mode"},
+                 {"lora", "lora.targets", "groups.window"},
+                 {"lora", "checkpoint.every", "groups.balance"}};
+    foci_run *run = new_run();
+    for (size_t n = 0; n < FOCAL_COUNT(cases); n++) {
+        char text[128];
+        (void)snprintf(text, sizeof text, "learn = groups\ngroups.method = %s", cases[n].method);
+        foci_run_init(run);
+        accept(ctx, text, run);
+        if (!foci_run_uses(run, cases[n].used) || foci_run_uses(run, cases[n].idle))
+            fail_msg("%s: %s, %s", cases[n].method, cases[n].used, cases[n].idle);
+    }
+    foci_run_init(run);
+    assert_true(foci_run_uses(run, "lora.rank")); /* nobody asks: learn = all */
     free(run);
 }
 
@@ -336,6 +376,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(faults_have_sentences, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(contradictions_are_refused, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(values_follow_from_others, open_ctx, close_ctx),
+        cmocka_unit_test_setup_teardown(keys_are_of_methods, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(a_resolved_run_reads_back, open_ctx, close_ctx),
         cmocka_unit_test(help_is_two_lines),
         cmocka_unit_test(the_page_has_the_table),

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/pool.h"
 #include "base/sizes.h"
 #include "ops/route/keyset.h"
 
@@ -15,18 +16,39 @@ static int64_t kept_directed(const focal_keyset *set, int64_t router)
     return kept;
 }
 
-/* Shared groups: a pair may meet in several lists and counts once; O(T S), by the masks. */
-static int64_t kept_shared(const focal_keyset *set, int64_t router)
+/* Every STRIPES-th query is an item: later ones see more keys. */
+enum { STRIPES = 32 };
+
+typedef struct shared_count {
+    const focal_keyset *set;
+    int64_t router;
+    int64_t kept[STRIPES];
+} shared_count;
+
+static void count_stripe(void *arg, int64_t stripe, int32_t thread)
 {
-    if (set->T == 0) return 0; /* the lists may not be there yet */
-    const uint64_t *key_mask = set->key_mask + router * set->mask_stride;
-    const uint64_t *query_mask = set->query_mask + router * set->T;
+    shared_count *c = arg;
+    const focal_keyset *set = c->set;
+    const uint64_t *key_mask = set->key_mask + c->router * set->mask_stride;
+    const uint64_t *query_mask = set->query_mask + c->router * set->T;
     int64_t kept = 0;
-    for (int64_t i = 0; i < set->T; i++) {
+    (void)thread;
+    for (int64_t i = stripe; i < set->T; i += STRIPES) {
         const int64_t end = (int64_t)set->S - set->T + i - set->options.window;
         for (int64_t j = set->options.sinks; j < end; j++)
             kept += (key_mask[j] & query_mask[i]) != 0;
     }
+    c->kept[stripe] = kept;
+}
+
+/* Shared groups: a pair may meet in several lists and counts once; O(T S), by the masks. */
+static int64_t kept_shared(const focal_keyset *set, int64_t router)
+{
+    if (set->T == 0) return 0; /* the lists may not be there yet */
+    shared_count c = {.set = set, .router = router};
+    int64_t kept = 0;
+    foci_parallel(set->ctx, foci_min64(STRIPES, set->T), count_stripe, &c);
+    for (int64_t stripe = 0; stripe < STRIPES; stripe++) kept += c.kept[stripe];
     return kept;
 }
 
