@@ -40,8 +40,7 @@ const foci_run_key foci_run_keys[FOCI_RUN_KEYS] = {
          "share of the tokens, at the end of the data, that is kept for validation"),
     INT("data.length", data.length, 2, 1 << 20, "2048",
         "tokens of a window; where only groups learn, the default is no more than the model was "
-        "made "
-        "for"),
+        "made for"),
     INT("data.batch", data.batch, 1, 1 << 20, "32", "windows of a step"),
     INT("data.accumulation", data.accumulation, 1, 1 << 20, "1",
         "passes that a step is divided into, each of batch / accumulation windows; changes memory "
