@@ -1,5 +1,6 @@
 /* A model that runs with an adapter: its routers, and its temperatures in place of 1 or beside
  * the model's constant; or what LoRA adds to its linear layers. */
+#include <stdio.h>
 #include <string.h>
 
 #include "base/ctx.h"
@@ -10,12 +11,61 @@
 #include "model/lora_files.h"
 #include "model/low_rank_model.h"
 
+enum { NAMED_BYTES = FOCI_BASE_NAME_BYTES + 8 };
+
+/* Names of the adapter's model and of this one as they stand behind a noun: " ('name')", or nothing
+ * where there is no name. */
+typedef struct both_names {
+    char theirs[NAMED_BYTES], ours[NAMED_BYTES];
+} both_names;
+
+static void put_name(char out[NAMED_BYTES], const char *name, size_t bytes)
+{
+    const size_t most = FOCI_BASE_NAME_BYTES - 1;
+    out[0] = '\0';
+    if (bytes > 0)
+        (void)snprintf(out, NAMED_BYTES, " ('%.*s')", (int)(bytes < most ? bytes : most), name);
+}
+
+/* A model whose file gives no name is called by the last part of its path. */
+static both_names find_names(const focal_model *model, const focal_adapter *adapter)
+{
+    both_names names;
+    const char *ours = model->name;
+    size_t bytes = strlen(ours);
+    if (bytes == 0 && model->path) {
+        ours = model->path;
+        bytes = strlen(ours);
+        while (bytes > 1 && ours[bytes - 1] == '/') bytes--;
+        size_t begin = bytes;
+        while (begin > 0 && ours[begin - 1] != '/') begin--;
+        ours += begin;
+        bytes -= begin;
+    }
+    put_name(names.ours, ours, bytes);
+    put_name(names.theirs, adapter->base, strlen(adapter->base));
+    return names;
+}
+
+static focal_status refuse_size(const focal_model *model, const focal_adapter *adapter,
+                                const char *what, int32_t theirs, int32_t ours)
+{
+    const both_names names = find_names(model, adapter);
+    return foci_fail(model->ctx, FOCAL_EINVAL,
+                     "%s: fitted to a model%s of %s %d, this one%s has %d", adapter->path,
+                     names.theirs, what, theirs, names.ours, ours);
+}
+
+/* The last check: what it can find has no number of its own in the adapter's files. */
 static focal_status check_fingerprint(const focal_model *model, const focal_adapter *adapter)
 {
     if (strcmp(adapter->fingerprint, model->fingerprint) == 0) return FOCAL_OK;
+    const both_names names = find_names(model, adapter);
     return foci_fail(model->ctx, FOCAL_EINVAL,
-                     "%s: fitted to another model of this size: %s (%s), this one is %s",
-                     adapter->path, adapter->base, adapter->fingerprint, model->fingerprint);
+                     "%s: fitted to another model%s of fingerprint %s, this one%s has %s: the "
+                     "vocabulary, the norms or the width of heads or MLP differ",
+                     adapter->path, names.theirs, adapter->fingerprint, names.ours,
+                     model->fingerprint);
 }
 
 /* ---- Groups ---- */
@@ -23,7 +73,6 @@ static focal_status check_fingerprint(const focal_model *model, const focal_adap
 /* Says in what the model that an adapter was fitted to differs from this. */
 static focal_status check_base(const focal_model *model, const focal_adapter *adapter)
 {
-    focal_ctx *ctx = model->ctx;
     const foci_config *c = &model->config;
     const foci_groups_shape *s = &adapter->groups->shape;
     const struct {
@@ -35,11 +84,10 @@ static focal_status check_base(const focal_model *model, const focal_adapter *ad
                  {"key heads", s->G, c->G}};
     for (size_t n = 0; n < FOCAL_COUNT(sizes); n++)
         if (sizes[n].theirs != sizes[n].ours)
-            return foci_fail(ctx, FOCAL_EINVAL, "%s: fitted to a model of %s %d, this one has %d",
-                             adapter->path, sizes[n].what, sizes[n].theirs, sizes[n].ours);
+            return refuse_size(model, adapter, sizes[n].what, sizes[n].theirs, sizes[n].ours);
     for (int32_t n = 0; n < c->L; n++)
         if (s->layers[n] && c->is_local[n])
-            return foci_fail(ctx, FOCAL_EINVAL,
+            return foci_fail(model->ctx, FOCAL_EINVAL,
                              "%s: a router for layer %d, which has a window in this model",
                              adapter->path, n);
     return check_fingerprint(model, adapter);
@@ -200,8 +248,7 @@ static focal_status check_layers(const focal_model *model, const focal_adapter *
     const foci_low_ranks *low_ranks = adapter->low_ranks;
     const int32_t L = model->config.L;
     if (low_ranks->L > L || (adapter->is_whole && low_ranks->L != L))
-        return foci_fail(ctx, FOCAL_EINVAL, "%s: fitted to a model of layers %d, this one has %d",
-                         adapter->path, low_ranks->L, L);
+        return refuse_size(model, adapter, "layers", low_ranks->L, L);
     for (int32_t n = 0; n < low_ranks->L; n++)
         for (int at = 0; at < FOCI_LINEAR_PLACES; at++) {
             const foci_linear_place place = (foci_linear_place)at;
