@@ -280,8 +280,9 @@ focal_model_info focal_model_describe(const focal_model *model)
         .precision = model->precision,
     };
     if (model->groups || model->near) {
-        info.groups = model->groups ? model->groups->shape.K : model->near->shape.K;
-        info.top = model->groups ? model->run.top : 0;
+        const foci_groups *groups = model->groups ? model->groups : model->near;
+        if (foci_groups_exist(&groups->shape)) info.groups = groups->shape.K;
+        if (model->groups) info.top = model->run.top;
         info.group_window = model->run.window;
         info.sinks = model->run.sinks;
     }

@@ -282,7 +282,9 @@ static void write_adapters(foci_page *page, const foci_fits *fits)
         const bool has_window = !fit->is_lora && fit->layers > 0;
         const bool has_router =
             has_window && strcmp(fit->form, "scale") != 0 && strcmp(fit->form, "none") != 0;
-        put_counts(page, (const int32_t[]){fit->groups, fit->top, fit->top_fit}, 3, has_router);
+        const bool is_fitted = has_router && strcmp(fit->form, "random") != 0 && fit->steps != 0;
+        put_counts(page, (const int32_t[]){fit->groups, fit->top}, 2, has_router);
+        put_counts(page, (const int32_t[]){fit->top_fit}, 1, is_fitted);
         put_counts(page, (const int32_t[]){fit->window, fit->sinks}, 2, has_window);
         (void)fprintf(page->file, "<td>%s</td></tr>\n", parameters);
     }

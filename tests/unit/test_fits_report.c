@@ -364,7 +364,7 @@ static void rows_have_what_an_adapter_of_its_kind_has(void **state)
         const char *folders[] = {f.path};
         const foci_adapter_note note = adapter_note(FOCAL_BF16);
         foci_groups *groups = adapter_groups(ctx, s);
-        char want[160], window[64];
+        char want[160], window[64], fitted[32];
         int32_t layers = 0;
         notes n;
         assert_status(ctx, foci_adapter_write(ctx, f.path, groups, &note), FOCAL_OK);
@@ -374,9 +374,13 @@ static void rows_have_what_an_adapter_of_its_kind_has(void **state)
             (void)snprintf(window, sizeof window, "<td>17</td><td>2</td>");
         else
             (void)snprintf(window, sizeof window, "%s%s", dash, dash);
+        if (s->source == FOCI_GROUPS_RANDOM)
+            (void)snprintf(fitted, sizeof fitted, "%s", dash);
+        else
+            (void)snprintf(fitted, sizeof fitted, "<td>%d</td>", s->K > 1 ? 2 : 1);
         if (layers > 0 && s->source != FOCI_GROUPS_NONE && s->source != FOCI_GROUPS_SCALE)
-            (void)snprintf(want, sizeof want, "<td>%d</td><td>%d</td><td>%d</td><td>%d</td>%s",
-                           layers, s->K, s->K > 2 ? 3 : 1, s->K > 1 ? 2 : 1, window);
+            (void)snprintf(want, sizeof want, "<td>%d</td><td>%d</td><td>%d</td>%s%s", layers, s->K,
+                           s->K > 2 ? 3 : 1, fitted, window);
         else
             (void)snprintf(want, sizeof want, "<td>%d</td>%s%s%s%s", layers, dash, dash, dash,
                            window);
