@@ -51,8 +51,8 @@ static void write_measure_command(foci_page *page, const foci_fit_measure *m, co
         put(page, " ");
         foci_page_word(page, m->names[n]);
     }
-    (void)fprintf(page->file, " -c %d -b %d --rounds %d --precision ", (int)m->context,
-                  (int)m->batch, (int)m->rounds);
+    (void)fprintf(page->file, " -c %d -b %d -t %d --rounds %d --precision ", (int)m->context,
+                  (int)m->batch, (int)m->threads, (int)m->rounds);
     foci_page_word(page, m->precision);
     put(page, " --cache-type ");
     foci_page_word(page, m->cache_type);

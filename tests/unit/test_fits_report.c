@@ -410,8 +410,8 @@ static void the_page_says_how_to_make_it_again(void **state)
                    a.path, name, a.path, name, b.path);
     assert_has(page, want);
     (void)snprintf(want, sizeof want,
-                   "--adapter %s 'a&lt;b&gt;.txt' c.txt -c 512 -b 1024 --rounds 1 --precision f32 "
-                   "--cache-type bf16 --top 0,3\n",
+                   "--adapter %s 'a&lt;b&gt;.txt' c.txt -c 512 -b 1024 -t 2 --rounds 1 --precision "
+                   "f32 --cache-type bf16 --top 0,3\n",
                    b.path);
     assert_has(page, want);
     (void)snprintf(want, sizeof want, "focal report again/%s again/%s-2 %s</pre>", name, name,
