@@ -445,6 +445,38 @@ static void folders_without_numbers_say_how_to_get_them(void **state)
     folder_remove(&b);
 }
 
+/* As much of a path as tells it from the others, and its number where no path does. */
+static void folders_of_one_name_are_told_apart(void **state)
+{
+    static const char end[] = "/0123456789/0123456789/0123456789/0123456789/01234/fit";
+    char one[128], two[128];
+    (void)state;
+    (void)snprintf(one, sizeof one, "a/0123456789%s", end);
+    (void)snprintf(two, sizeof two, "b/0123456789%s", end);
+    const struct {
+        const char *paths[4], *names[4];
+    } rows[] = {
+        {{"a/fit", "window/"}, {"fit", "window"}},
+        {{"a/fit", "b/fit", "b/none"}, {"a/fit", "b/fit", "none"}},
+        {{"fit", "b/fit//", "/c/b/fit"}, {"fit", "b/fit", "c/b/fit"}},
+        {{"a/fit", "a/fit/", "b/fit"}, {"a/fit #1", "a/fit #2", "b/fit"}},
+        {{"/x/a/fit", "/y/a/fit", "b/fit"}, {"x/a/fit", "y/a/fit", "b/fit"}},
+        {{"a\n/fit", "b/fit"}, {"a?/fit", "b/fit"}},
+        {{one, two},
+         {"...456789/0123456789/0123456789/0123456789/0123456789/01234/fit #1",
+          "...456789/0123456789/0123456789/0123456789/0123456789/01234/fit #2"}},
+    };
+    for (size_t n = 0; n < FOCAL_COUNT(rows); n++) {
+        int32_t count = 0;
+        char name[FOCI_FIT_NAME];
+        while (count < 4 && rows[n].paths[count]) count++;
+        for (int32_t i = 0; i < count; i++) {
+            foci_fit_name(rows[n].paths, count, i, name);
+            assert_string_equal(name, rows[n].names[i]);
+        }
+    }
+}
+
 /* What stands side by side was measured in one way, or a note says what differs. */
 static void other_ways_to_measure_are_noted(void **state)
 {
@@ -713,6 +745,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(the_page_says_how_to_make_it_again, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(folders_without_numbers_say_how_to_get_them, open_ctx,
                                         close_ctx),
+        cmocka_unit_test_setup_teardown(folders_of_one_name_are_told_apart, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(other_ways_to_measure_are_noted, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(measures_of_other_adapters_are_left_out, open_ctx,
                                         close_ctx),
