@@ -117,7 +117,7 @@ static focal_status take_info(focal_ctx *ctx, const focal_adapter_info *info, fo
         fit->sinks = info->sinks;
         fit->has_temperatures = info->has_temperatures;
     }
-    fit->steps = foci_json_int(foci_json_get(settings, "steps"), -1);
+    fit->steps = info->steps;
     take_setting(settings, "groups.method", fit->method);
     take_setting(settings, "groups.gate", fit->gate);
     take_setting(settings, "objective", fit->objective);

@@ -83,6 +83,11 @@ typedef struct foci_fit_log {
     int32_t count; /* of whole blocks; behind them one that is being filled */
     double step[FOCI_FIT_POINTS + 1], kl[FOCI_FIT_POINTS + 1], largest[FOCI_FIT_POINTS + 1];
     bool has_kl, has_largest; /* of every step */
+    /* The divergence on the text that is kept for validation, as it was found: every so many-th
+     * of them, and behind those the last. */
+    int32_t valid_count;
+    int64_t valid_stride, valid_seen;
+    double valid_step[FOCI_FIT_POINTS + 1], valid_kl[FOCI_FIT_POINTS + 1];
 } foci_fit_log;
 
 /* A log line by line; sums become means with the last call. */

@@ -684,6 +684,71 @@ static void long_logs_become_means(void **state)
     }
 }
 
+/* Validations stay as they are; where they are many, every second goes, but never the last. */
+static void validations_are_points(void **state)
+{
+    focal_ctx *ctx = *state;
+    enum { COUNT = 4 * FOCI_FIT_POINTS + 3 };
+    foci_fit_log log;
+    char line[128];
+    foci_fit_log_start(&log);
+    for (int n = 1; n <= COUNT; n++) {
+        int bytes = snprintf(line, sizeof line, "{\"step\":%d,\"loss\":1,\"kl\":1}", 10 * n);
+        assert_status(ctx, foci_fit_log_line(ctx, &log, line, (size_t)bytes), FOCAL_OK);
+        bytes = snprintf(line, sizeof line, "{\"step\":%d,\"valid_loss\":2,\"valid_kl\":%d}",
+                         10 * n, 30 * n);
+        assert_status(ctx, foci_fit_log_line(ctx, &log, line, (size_t)bytes), FOCAL_OK);
+    }
+    static const char *const odd[] = {"{\"step\":10,\"valid_kl\":1}",
+                                      "{\"step\":99999,\"valid_kl\":null}",
+                                      "{\"step\":99999,\"valid_kl\":1e300}"};
+    for (size_t n = 0; n < FOCAL_COUNT(odd); n++)
+        assert_status(ctx, foci_fit_log_line(ctx, &log, odd[n], strlen(odd[n])), FOCAL_OK);
+    foci_fit_log_end(&log);
+    assert_int_equal(log.bad_lines, 0);
+    assert_in_range(log.valid_count, FOCI_FIT_POINTS / 2, FOCI_FIT_POINTS);
+    for (int32_t n = 0; n < log.valid_count; n++) {
+        assert_true(n == 0 || log.valid_step[n] > log.valid_step[n - 1]);
+        assert_true(log.valid_kl[n] == 3.0 * log.valid_step[n]);
+    }
+    assert_true(log.valid_step[log.valid_count - 1] == 10.0 * COUNT);
+}
+
+/* The validation's points are the curve that has the name; the batches' lies thin behind it. */
+static void validations_are_drawn(void **state)
+{
+    focal_ctx *ctx = *state;
+    static const char logged[] = "{\"step\":1,\"loss\":3,\"kl\":0.9}\n"
+                                 "{\"step\":2,\"loss\":3,\"kl\":0.5}\n"
+                                 "{\"step\":2,\"valid_loss\":3,\"valid_kl\":0.625}\n"
+                                 "{\"step\":3,\"loss\":3,\"kl\":0.7}\n"
+                                 "{\"step\":4,\"loss\":3,\"kl\":0.3}\n";
+    static const char last[] = "{\"step\":4,\"valid_loss\":3,\"valid_kl\":0.5}\n";
+    const folder f = adapter_write_good(ctx, FOCAL_BF16);
+    const char *folders[] = {f.path};
+    char text[sizeof logged + sizeof last];
+    notes n;
+    put_file(&f, "log.jsonl", logged);
+    char *page = page_of(ctx, folders, 1, &n);
+    assert_has(page, "<path class=\"line faint d0\"");
+    assert_has(page, "at 2: 0.6250</title></path>"); /* one point is a mark alone */
+    assert_has(page, "Points are the validation&#39;s");
+    assert_lacks(page, "<ul class=\"legend\">"); /* both are of one adapter */
+    free(page);
+    (void)snprintf(text, sizeof text, "%s%s", logged, last);
+    put_file(&f, "log.jsonl", text);
+    page = page_of(ctx, folders, 1, &n);
+    assert_has(page, "at 4: 0.5000</title></circle>");
+    assert_has(page, "<circle class=\"mark\"");
+    free(page);
+    put_file(&f, "log.jsonl", "{\"step\":1,\"loss\":3,\"kl\":0.9}\n");
+    page = page_of(ctx, folders, 1, &n);
+    assert_lacks(page, "class=\"line faint");
+    assert_lacks(page, "Points are the validation");
+    free(page);
+    folder_remove(&f);
+}
+
 static void bad_calls_are_refused(void **state)
 {
     focal_ctx *ctx = *state;
@@ -754,6 +819,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(adapters_of_two_models_are_refused, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(damaged_measures_are_left_out, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(long_logs_become_means, open_ctx, close_ctx),
+        cmocka_unit_test_setup_teardown(validations_are_points, open_ctx, close_ctx),
+        cmocka_unit_test_setup_teardown(validations_are_drawn, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(bad_calls_are_refused, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(without_memory_there_is_no_page, open_ctx, close_ctx),
     };
