@@ -93,8 +93,8 @@ static focal_status check_base(const focal_model *model, const focal_adapter *ad
     return check_fingerprint(model, adapter);
 }
 
-static focal_status choose_run(const focal_model *model, const focal_adapter *adapter,
-                               const focal_attach_options *o, foci_groups_run *run)
+static focal_status choose_use(const focal_model *model, const focal_adapter *adapter,
+                               const focal_attach_options *o, foci_groups_use *use)
 {
     const foci_groups *groups = adapter->groups;
     if (o->top > 0 && !foci_groups_exist(&groups->shape))
@@ -102,17 +102,17 @@ static focal_status choose_run(const focal_model *model, const focal_adapter *ad
                          "%s: a query cannot look into %d groups, the adapter has none",
                          adapter->path, o->top);
     const int32_t own = groups->top > 0 ? groups->top : 1; /* not used where it is 0 */
-    *run = (foci_groups_run){.top = o->top > 0 ? o->top : own,
+    *use = (foci_groups_use){.top = o->top > 0 ? o->top : own,
                              .window = o->has_window ? o->window : groups->window,
                              .sinks = o->has_sinks ? o->sinks : groups->sinks};
-    if (o->top < 0 || run->top > groups->shape.K)
+    if (o->top < 0 || use->top > groups->shape.K)
         return foci_fail(model->ctx, FOCAL_EINVAL,
                          "%s: a query cannot look into %d groups, the adapter has %d",
                          adapter->path, o->top, groups->shape.K);
-    if (run->window < 0 || run->window > FOCI_MAX_CONTEXT || run->sinks < 0 ||
-        run->sinks > FOCI_MAX_CONTEXT)
+    if (use->window < 0 || use->window > FOCI_MAX_CONTEXT || use->sinks < 0 ||
+        use->sinks > FOCI_MAX_CONTEXT)
         return foci_fail(model->ctx, FOCAL_EINVAL, "%s: window %d and sinks %d, 0 to %d each",
-                         adapter->path, run->window, run->sinks, FOCI_MAX_CONTEXT);
+                         adapter->path, use->window, use->sinks, FOCI_MAX_CONTEXT);
     return FOCAL_OK;
 }
 
@@ -142,7 +142,7 @@ static void detach(focal_model *model)
     foci_low_ranks_free(model->ctx, model->adapter_low_ranks);
     model->adapter_low_ranks = NULL;
     model->groups = model->near = model->scaled = NULL;
-    model->run = (foci_groups_run){0};
+    model->use = (foci_groups_use){0};
     model->adapter_hash = 0;
 }
 
@@ -177,7 +177,7 @@ static uint64_t hash_numbers(uint64_t hash, const void *numbers, int64_t count)
 static uint64_t hash_adapter(const focal_model *model, const foci_groups *groups)
 {
     const foci_groups_shape *s = &groups->shape;
-    const foci_groups_run *run = &model->run;
+    const foci_groups_use *use = &model->use;
     const int32_t settings[] = {s->K,
                                 s->R,
                                 s->routers,
@@ -190,9 +190,9 @@ static uint64_t hash_adapter(const focal_model *model, const foci_groups *groups
                                 model->near != NULL,
                                 model->scaled != NULL,
                                 model->adapter_temperatures != NULL,
-                                run->top,
-                                run->window,
-                                run->sinks};
+                                use->top,
+                                use->window,
+                                use->sinks};
     uint64_t hash = hash_numbers(FOCI_HASH_BEGIN, settings, (int64_t)FOCAL_COUNT(settings));
     for (int32_t n = 0; n < s->L; n++) hash = foci_hash_one(hash, s->layers[n]);
     return hash_numbers(hash, groups->numbers, groups->number_count) | 1U;
@@ -202,13 +202,13 @@ static focal_status attach_groups(focal_model *model, const focal_adapter *adapt
                                   const focal_attach_options *options)
 {
     const focal_attach_options o = options ? *options : (focal_attach_options){0};
-    foci_groups_run run = {0};
+    foci_groups_use use = {0};
     foci_temperature *temperatures = NULL;
     bool has_layers = false;
     FOCAL_TRY(check_base(model, adapter));
     for (int32_t n = 0; n < model->config.L; n++) has_layers |= adapter->groups->shape.layers[n];
     FOCAL_TRY(check_parts(model, adapter, &o, has_layers));
-    FOCAL_TRY(choose_run(model, adapter, &o, &run));
+    FOCAL_TRY(choose_use(model, adapter, &o, &use));
     if (adapter->groups->shape.has_temperatures && !o.has_no_temperatures)
         FOCAL_TRY(new_temperatures(model, adapter, &temperatures));
     detach(model);
@@ -221,7 +221,7 @@ static focal_status attach_groups(focal_model *model, const focal_adapter *adapt
             model->near = adapter->groups;
         else
             model->groups = adapter->groups;
-        model->run = run;
+        model->use = use;
     }
     if (model->groups || model->near || model->scaled || model->adapter_temperatures)
         model->adapter_hash = hash_adapter(model, adapter->groups);

@@ -216,7 +216,7 @@ static void parts_are_as_defined(void **state)
                                      .own_v = kv + count,
                                      .logits = exact,
                                      .groups = {.groups = r.adapter.groups,
-                                                .run = {part > 0, GROUP_WINDOW, GROUP_SINKS},
+                                                .use = {part > 0, GROUP_WINDOW, GROUP_SINKS},
                                                 .has_no_distant = is_near,
                                                 .has_temperatures = part != 2}};
         oracle_llama_forward(&oracle);
