@@ -36,6 +36,7 @@ typedef struct ppl_report {
     const ppl_options *options;
     double *running; /* perplexity behind each chunk */
     int64_t running_count, capacity;
+    bool lacks_memory; /* for all of them: the run has ended early */
 } ppl_report;
 
 static bool on_chunk(void *user, int64_t chunk, int64_t chunk_count, double perplexity)
@@ -46,7 +47,10 @@ static bool on_chunk(void *user, int64_t chunk, int64_t chunk_count, double perp
     if (report->running_count == report->capacity) {
         const int64_t capacity = report->capacity ? 2 * report->capacity : 64;
         double *more = realloc(report->running, (size_t)capacity * sizeof *more);
-        if (!more) return false;
+        if (!more) {
+            report->lacks_memory = true;
+            return false;
+        }
         report->running = more;
         report->capacity = capacity;
     }
@@ -54,13 +58,25 @@ static bool on_chunk(void *user, int64_t chunk, int64_t chunk_count, double perp
     return true;
 }
 
+/* JSON has no word for what is not finite. */
+static void print_json_number(const char *before, double value)
+{
+    if (isfinite(value))
+        printf("%s%.9g", before, value);
+    else
+        printf("%snull", before);
+}
+
 static void on_token(void *user, int64_t index, int32_t id, double nll)
 {
     const ppl_report *report = user;
-    if (report->options->is_json)
-        printf("{\"index\": %lld, \"id\": %d, \"nll\": %.9g}\n", (long long)index, id, nll);
-    else
+    if (!report->options->is_json) {
         printf("%10lld %8d %10.5f\n", (long long)index, id, nll);
+        return;
+    }
+    printf("{\"index\": %lld, \"id\": %d", (long long)index, id);
+    print_json_number(", \"nll\": ", nll);
+    printf("}\n");
 }
 
 static void print_result(const ppl_report *report, const focal_ppl_result *result)
@@ -73,15 +89,13 @@ static void print_result(const ppl_report *report, const focal_ppl_result *resul
                (long long)result->chunks);
         return;
     }
-    printf("{\"tokens\": %lld, \"loss\": %.9g, \"ppl\": %.9g, \"bits_per_byte\": ",
-           (long long)result->tokens, result->loss, result->perplexity);
-    if (isfinite(bits_per_byte))
-        printf("%.9g", bits_per_byte);
-    else
-        printf("null");
+    printf("{\"tokens\": %lld", (long long)result->tokens);
+    print_json_number(", \"loss\": ", result->loss);
+    print_json_number(", \"ppl\": ", result->perplexity);
+    print_json_number(", \"bits_per_byte\": ", bits_per_byte);
     printf(", \"running\": [");
     for (int64_t n = 0; n < report->running_count; n++)
-        printf("%s%.9g", n ? ", " : "", report->running[n]);
+        print_json_number(n ? ", " : "", report->running[n]);
     printf("]}\n");
 }
 
@@ -126,6 +140,9 @@ static int run_ppl(focal_ctx *ctx, focal_model *model, const ppl_options *o)
         cli_progress("%s", "");
         if (status != FOCAL_OK)
             code = cli_fail_ctx(ctx, status);
+        else if (report.lacks_memory)
+            code = cli_fail("eval ppl: no memory for the perplexities of %lld windows",
+                            (long long)report.running_count + 1);
         else if (!isfinite(result.loss))
             code = cli_fail("eval ppl: the loss is not a finite number: the model gives none");
         else

@@ -1,4 +1,4 @@
-/* focal eval groups: what adapters gain and lose, for every number of groups. */
+/* focal eval groups: what adapters gain and lose with few and with many groups. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -59,6 +59,7 @@ static int read_text(focal_ctx *ctx, const focal_tokenizer *tokenizer, const cha
     return CLI_DONE;
 }
 
+/* As the page of focal report has it. */
 static void name_setting(const focal_group_setting *setting, char *out, size_t room)
 {
     switch (setting->kind) {
@@ -69,10 +70,13 @@ static void name_setting(const focal_group_setting *setting, char *out, size_t r
         (void)snprintf(out, room, "temperatures");
         break;
     case FOCAL_GROUP_ADAPTER:
-        (void)snprintf(out, room, "adapter");
+        (void)snprintf(out, room, "with the adapter");
         break;
     default:
-        (void)snprintf(out, room, "top %d", (int)setting->top);
+        if (setting->top == 0)
+            (void)snprintf(out, room, "window and sinks");
+        else
+            (void)snprintf(out, room, "%d group%s", (int)setting->top, setting->top > 1 ? "s" : "");
     }
 }
 
@@ -219,8 +223,8 @@ int cli_eval_groups(int argc, char **argv)
          "fewer]",
          0, 1 << 27, NULL, NULL},
         {"top", 0, CLI_LIST, &o.tops, "K,...",
-         "numbers of groups, 0: window and sinks alone; default: 0,1,2,4,... and all", 0, 64, NULL,
-         NULL},
+         "numbers of groups, 0: window and sinks alone; default: 0,1,2,4,..., all and its own", 0,
+         64, NULL, NULL},
         {"rounds", 0, CLI_INT, &o.rounds, "N",
          "timed readings of the first text, settings by turns; 0: none [3]", 0,
          FOCAL_GROUP_ROUNDS_MOST, NULL, NULL},

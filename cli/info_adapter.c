@@ -32,6 +32,21 @@ static void print_lora_lines(const focal_adapter_info *a)
     printf("%-12s %s, in %d layers\n", "added to", a->targets, a->layers);
 }
 
+/* Only routers that have learned were fitted with a number of groups. */
+static void print_top_line(const focal_adapter_info *a)
+{
+    if (a->top == 0) {
+        printf("%-12s no group: window and first keys alone\n", "top");
+        return;
+    }
+    printf("%-12s %d of %d groups a query", "top", a->top, a->groups);
+    if (has_routers(a) && a->steps == 0)
+        printf(", untrained");
+    else if (has_routers(a))
+        printf(", fitted with %d", a->top_fit);
+    putchar('\n');
+}
+
 /* What tokens see with groups. */
 static void print_router_lines(const focal_adapter_info *a)
 {
@@ -41,11 +56,7 @@ static void print_router_lines(const focal_adapter_info *a)
     else
         printf("%-12s width %d, %s, in %d of %d layers\n", "router", a->width, a->form, a->layers,
                a->L);
-    if (a->top > 0)
-        printf("%-12s %d of %d groups a query, fitted with %d\n", "top", a->top, a->groups,
-               a->top_fit);
-    else
-        printf("%-12s no group: window and first keys alone\n", "top");
+    print_top_line(a);
     printf("%-12s %d keys before the own one, and the first %d\n", "window", a->window, a->sinks);
 }
 

@@ -30,6 +30,7 @@ typedef struct focal_adapter_info {
     int32_t layers;          /* that have groups, or see window and sinks alone, or an addition */
     focal_dtype dtype;
     int64_t parameter_count;
+    int64_t steps; /* of its fit, as its settings say; 0: nothing was learned; -1: not known */
     /* Of groups: */
     const char *mode;  /* "directed" or "shared" */
     const char *scope; /* "kv": a router for each key head; "layer": one for all */

@@ -265,8 +265,9 @@ typedef struct focal_group_args {
     const focal_group_text *texts; /* (text_count), up to FOCAL_GROUP_TEXTS_MOST */
     int32_t text_count;
     int32_t context;     /* the first so many ids of each text are read; 0: the model's */
-    const int32_t *tops; /* (top_count) numbers of groups; none: 0, 1, 2, 4, 8, ... and all. Not
-                            used for an adapter without groups */
+    const int32_t *tops; /* (top_count) numbers of groups; none: 0, 1, 2, 4, 8, ..., all, and the
+                            adapter's own; of one that looks into none, 0 alone. Not used for an
+                            adapter without groups */
     int32_t top_count;
     int32_t rounds; /* how often each setting reads the first text against the clock, settings by
                        turns; the median counts. 0: not timed */

@@ -48,7 +48,7 @@ typedef struct focal_keys {
     int64_t key_mask_stride;
 
     /* The row of k and v that holds position j, for the window and the sinks; NULL: row j. A
-     * grouped cache, whose tokens move from the window's ring to their group's pages, sets it. */
+     * grouped cache, whose tokens lie in the pages of their groups from the first, sets it. */
     const int32_t *position_row; /* (routers, position_stride) */
     int64_t position_stride;
 } focal_keys;

@@ -80,8 +80,8 @@ FOCAL_API focal_model_info focal_model_describe(const focal_model *model);
 FOCAL_API const focal_tokenizer *focal_model_tokenizer(const focal_model *model);
 /* Its chat template's source, or NULL; borrowed. */
 FOCAL_API const char *focal_model_template(const focal_model *model, size_t *bytes);
-/* 16 hexadecimal digits of shapes, vocabulary and norms: equal for the quantisations of one model
- * in one format. Borrowed. */
+/* 16 hexadecimal digits of shapes, vocabulary and norms: equal for the quantisations of one model,
+ * as a GGUF file and as a directory, whose tokenizer names the same tokens. Borrowed. */
 FOCAL_API const char *focal_model_fingerprint(const focal_model *model);
 
 /* How the model's makers choose tokens: what generation_config.json or the keys general.sampling.*

@@ -26,7 +26,7 @@ FOCAL_API focal_status focal_run_read(focal_run *run, const char *path);
 FOCAL_API focal_status focal_run_set(focal_run *run, const char *assignment);
 /* Checks what keys say together and fills in what follows from others. FOCAL_EINVAL. */
 FOCAL_API focal_status focal_run_resolve(focal_run *run);
-/* Every key and its value, as a run file. */
+/* Every key and its value, as a run file that appears whole or not at all. FOCAL_EIO. */
 FOCAL_API focal_status focal_run_write(const focal_run *run, const char *path);
 /* The value of a key as it is written; FOCAL_EINVAL where there is no such key. */
 FOCAL_API focal_status focal_run_get(const focal_run *run, const char *key,

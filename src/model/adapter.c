@@ -136,6 +136,7 @@ focal_adapter_info focal_adapter_describe(const focal_adapter *adapter)
         .targets = "",
         .settings = adapter->settings,
         .dtype = adapter->dtype,
+        .steps = adapter->steps,
     };
     if (adapter->low_ranks)
         describe_low_ranks(adapter, &info);

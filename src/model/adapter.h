@@ -28,6 +28,7 @@ struct focal_adapter {
     char checksum[FOCI_FINGERPRINT_BYTES]; /* of both files; "": it was read from memory */
     char version[FOCI_VERSION_BYTES];
     char *settings; /* JSON of how it was fitted, an object */
+    int64_t steps;  /* that this names; -1: none */
     bool is_causal;
     focal_dtype dtype; /* in the file */
 };

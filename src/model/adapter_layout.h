@@ -2,6 +2,7 @@
 #ifndef FOCI_MODEL_ADAPTER_LAYOUT_H
 #define FOCI_MODEL_ADAPTER_LAYOUT_H
 
+#include "io/file.h"
 #include "io/names.h"
 #include "io/tensor.h"
 #include "model/adapter.h"
@@ -35,6 +36,10 @@ bool foci_is_fingerprint(const char *text);
 focal_status foci_adapter_check_note(focal_ctx *ctx, const foci_adapter_note *note);
 /* A model's name may be anything; what the reader would refuse is cut, or left out. */
 foci_text foci_adapter_base_text(const char *name);
+/* The version that writes. */
+void foci_adapter_version(char version[FOCI_VERSION_BYTES]);
+/* A member's name behind those before it, each on a line of its own. */
+void foci_adapter_put_key(foci_writer *file, const char *key);
 /* To bfloat16; FOCAL_EINVAL for a number that is beyond it. */
 focal_status foci_adapter_round(focal_ctx *ctx, const char *path, const float *numbers,
                                 int64_t count, uint16_t *rounded);

@@ -1,8 +1,10 @@
 /* What is written beside an adapter's numbers, of either kind, and their rounding. */
+#include <stdio.h>
 #include <string.h>
 
 #include "base/bf16.h"
 #include "base/error.h"
+#include "io/json_text.h"
 #include "model/adapter_layout.h"
 #include "text/utf8.h"
 
@@ -35,6 +37,19 @@ foci_text foci_adapter_base_text(const char *name)
     if (length > 0) text.bytes = foci_utf8_valid(name, length < most ? length : most);
     if (!foci_text_is_plain(text)) text.bytes = 0;
     return text;
+}
+
+void foci_adapter_version(char version[FOCI_VERSION_BYTES])
+{
+    (void)snprintf(version, FOCI_VERSION_BYTES, "%d.%d.%d", FOCAL_VERSION_MAJOR,
+                   FOCAL_VERSION_MINOR, FOCAL_VERSION_PATCH);
+}
+
+void foci_adapter_put_key(foci_writer *file, const char *key)
+{
+    foci_json_put(file, ",\n  \"");
+    foci_json_put(file, key);
+    foci_json_put(file, "\": ");
 }
 
 focal_status foci_adapter_round(focal_ctx *ctx, const char *path, const float *numbers,

@@ -102,6 +102,17 @@ static focal_status take_config(focal_adapter *adapter, foci_adapter_config *con
     return FOCAL_OK;
 }
 
+static focal_status find_steps(focal_adapter *adapter)
+{
+    foci_json *settings = NULL;
+    const char *text = adapter->settings;
+    FOCAL_TRY(foci_json_parse(adapter->ctx, "fit", text, strlen(text), &settings));
+    const int64_t steps = foci_json_int(foci_json_get(settings, "steps"), -1);
+    adapter->steps = steps < 0 ? -1 : steps;
+    foci_json_free(settings);
+    return FOCAL_OK;
+}
+
 static focal_status fill(focal_adapter *adapter, const char *path, foci_adapter_config *config,
                          const foci_safetensors *tensors)
 {
@@ -109,10 +120,14 @@ static focal_status fill(focal_adapter *adapter, const char *path, foci_adapter_
     if (!adapter->path) return FOCAL_ENOMEM;
     memcpy(adapter->path, path, strlen(path) + 1);
     memcpy(adapter->base, config->base, sizeof adapter->base);
-    if (config->is_lora) return foci_lora_read_tensors(adapter, &config->lora, tensors);
+    if (config->is_lora) {
+        FOCAL_TRY(foci_lora_read_tensors(adapter, &config->lora, tensors));
+        return find_steps(adapter);
+    }
     FOCAL_TRY(check_names(adapter->ctx, &config->shape, tensors));
     FOCAL_TRY(check_shapes(adapter->ctx, &config->shape, tensors));
     FOCAL_TRY(take_config(adapter, config));
+    FOCAL_TRY(find_steps(adapter));
     return copy_numbers(adapter, tensors);
 }
 

@@ -76,35 +76,28 @@ static focal_status write_tensors(writing *w, focal_dtype dtype)
     return foci_safetensors_writer_commit(w->file, w->path, SIZE_MAX, fill, w);
 }
 
-static void put_key(foci_writer *file, const char *key)
-{
-    foci_json_put(file, ",\n  \"");
-    foci_json_put(file, key);
-    foci_json_put(file, "\": ");
-}
-
 static void put_text(foci_writer *file, const char *key, const char *text)
 {
-    put_key(file, key);
+    foci_adapter_put_key(file, key);
     foci_json_put_text(file, foci_text_of(text));
 }
 
 static void put_int(foci_writer *file, const char *key, int64_t number)
 {
-    put_key(file, key);
+    foci_adapter_put_key(file, key);
     foci_json_put_int(file, number);
 }
 
 static void put_bool(foci_writer *file, const char *key, bool is_true)
 {
-    put_key(file, key);
+    foci_adapter_put_key(file, key);
     foci_json_put_bool(file, is_true);
 }
 
 static void put_layers(foci_writer *file, const foci_groups_shape *shape)
 {
     const char *between = "";
-    put_key(file, "layers");
+    foci_adapter_put_key(file, "layers");
     foci_json_put(file, "[");
     for (int32_t n = 0; n < shape->L; n++) {
         if (!shape->layers[n]) continue;
@@ -121,12 +114,11 @@ static focal_status write_config(focal_ctx *ctx, const char *path, const foci_gr
     const foci_groups_shape *shape = &groups->shape;
     foci_writer *file = NULL;
     char version[FOCI_VERSION_BYTES];
-    (void)snprintf(version, sizeof version, "%d.%d.%d", FOCAL_VERSION_MAJOR, FOCAL_VERSION_MINOR,
-                   FOCAL_VERSION_PATCH);
+    foci_adapter_version(version);
     FOCAL_TRY(foci_writer_open(ctx, path, &file));
     foci_json_put(file, "{\n  \"peft_type\": \"FOCUS\"");
     put_text(file, "task_type", "CAUSAL_LM");
-    put_key(file, "base_model_name_or_path");
+    foci_adapter_put_key(file, "base_model_name_or_path");
     foci_json_put_text(file, foci_adapter_base_text(note->base));
     put_bool(file, "inference_mode", true);
     put_text(file, "focal_version", version);
@@ -148,7 +140,7 @@ static focal_status write_config(focal_ctx *ctx, const char *path, const foci_gr
     put_layers(file, shape);
     put_bool(file, "has_temperatures", shape->has_temperatures);
     put_bool(file, "causal", note->is_causal);
-    put_key(file, "fit");
+    foci_adapter_put_key(file, "fit");
     foci_json_put(file, note->settings ? note->settings : "{}");
     foci_json_put(file, "\n}\n");
     return foci_writer_commit(file);

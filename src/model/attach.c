@@ -1,5 +1,6 @@
 /* A model that runs with an adapter: its routers, and its temperatures in place of 1 or beside
  * the model's constant; or what LoRA adds to its linear layers. */
+#include <stdio.h>
 #include <string.h>
 
 #include "base/ctx.h"
@@ -10,12 +11,61 @@
 #include "model/lora_files.h"
 #include "model/low_rank_model.h"
 
+enum { NAMED_BYTES = FOCI_BASE_NAME_BYTES + 8 };
+
+/* Names of the adapter's model and of this one as they stand behind a noun: " ('name')", or nothing
+ * where there is no name. */
+typedef struct both_names {
+    char theirs[NAMED_BYTES], ours[NAMED_BYTES];
+} both_names;
+
+static void put_name(char out[NAMED_BYTES], const char *name, size_t bytes)
+{
+    const size_t most = FOCI_BASE_NAME_BYTES - 1;
+    out[0] = '\0';
+    if (bytes > 0)
+        (void)snprintf(out, NAMED_BYTES, " ('%.*s')", (int)(bytes < most ? bytes : most), name);
+}
+
+/* A model whose file gives no name is called by the last part of its path. */
+static both_names find_names(const focal_model *model, const focal_adapter *adapter)
+{
+    both_names names;
+    const char *ours = model->name;
+    size_t bytes = strlen(ours);
+    if (bytes == 0 && model->path) {
+        ours = model->path;
+        bytes = strlen(ours);
+        while (bytes > 1 && ours[bytes - 1] == '/') bytes--;
+        size_t begin = bytes;
+        while (begin > 0 && ours[begin - 1] != '/') begin--;
+        ours += begin;
+        bytes -= begin;
+    }
+    put_name(names.ours, ours, bytes);
+    put_name(names.theirs, adapter->base, strlen(adapter->base));
+    return names;
+}
+
+static focal_status refuse_size(const focal_model *model, const focal_adapter *adapter,
+                                const char *what, int32_t theirs, int32_t ours)
+{
+    const both_names names = find_names(model, adapter);
+    return foci_fail(model->ctx, FOCAL_EINVAL,
+                     "%s: fitted to a model%s of %s %d, this one%s has %d", adapter->path,
+                     names.theirs, what, theirs, names.ours, ours);
+}
+
+/* The last check: what it can find has no number of its own in the adapter's files. */
 static focal_status check_fingerprint(const focal_model *model, const focal_adapter *adapter)
 {
     if (strcmp(adapter->fingerprint, model->fingerprint) == 0) return FOCAL_OK;
+    const both_names names = find_names(model, adapter);
     return foci_fail(model->ctx, FOCAL_EINVAL,
-                     "%s: fitted to another model of this size: %s (%s), this one is %s",
-                     adapter->path, adapter->base, adapter->fingerprint, model->fingerprint);
+                     "%s: fitted to another model%s of fingerprint %s, this one%s has %s: the "
+                     "vocabulary, the norms or the width of heads or MLP differ",
+                     adapter->path, names.theirs, adapter->fingerprint, names.ours,
+                     model->fingerprint);
 }
 
 /* ---- Groups ---- */
@@ -23,7 +73,6 @@ static focal_status check_fingerprint(const focal_model *model, const focal_adap
 /* Says in what the model that an adapter was fitted to differs from this. */
 static focal_status check_base(const focal_model *model, const focal_adapter *adapter)
 {
-    focal_ctx *ctx = model->ctx;
     const foci_config *c = &model->config;
     const foci_groups_shape *s = &adapter->groups->shape;
     const struct {
@@ -35,18 +84,17 @@ static focal_status check_base(const focal_model *model, const focal_adapter *ad
                  {"key heads", s->G, c->G}};
     for (size_t n = 0; n < FOCAL_COUNT(sizes); n++)
         if (sizes[n].theirs != sizes[n].ours)
-            return foci_fail(ctx, FOCAL_EINVAL, "%s: fitted to a model of %s %d, this one has %d",
-                             adapter->path, sizes[n].what, sizes[n].theirs, sizes[n].ours);
+            return refuse_size(model, adapter, sizes[n].what, sizes[n].theirs, sizes[n].ours);
     for (int32_t n = 0; n < c->L; n++)
         if (s->layers[n] && c->is_local[n])
-            return foci_fail(ctx, FOCAL_EINVAL,
+            return foci_fail(model->ctx, FOCAL_EINVAL,
                              "%s: a router for layer %d, which has a window in this model",
                              adapter->path, n);
     return check_fingerprint(model, adapter);
 }
 
-static focal_status choose_run(const focal_model *model, const focal_adapter *adapter,
-                               const focal_attach_options *o, foci_groups_run *run)
+static focal_status choose_use(const focal_model *model, const focal_adapter *adapter,
+                               const focal_attach_options *o, foci_groups_use *use)
 {
     const foci_groups *groups = adapter->groups;
     if (o->top > 0 && !foci_groups_exist(&groups->shape))
@@ -54,17 +102,17 @@ static focal_status choose_run(const focal_model *model, const focal_adapter *ad
                          "%s: a query cannot look into %d groups, the adapter has none",
                          adapter->path, o->top);
     const int32_t own = groups->top > 0 ? groups->top : 1; /* not used where it is 0 */
-    *run = (foci_groups_run){.top = o->top > 0 ? o->top : own,
+    *use = (foci_groups_use){.top = o->top > 0 ? o->top : own,
                              .window = o->has_window ? o->window : groups->window,
                              .sinks = o->has_sinks ? o->sinks : groups->sinks};
-    if (o->top < 0 || run->top > groups->shape.K)
+    if (o->top < 0 || use->top > groups->shape.K)
         return foci_fail(model->ctx, FOCAL_EINVAL,
                          "%s: a query cannot look into %d groups, the adapter has %d",
                          adapter->path, o->top, groups->shape.K);
-    if (run->window < 0 || run->window > FOCI_MAX_CONTEXT || run->sinks < 0 ||
-        run->sinks > FOCI_MAX_CONTEXT)
+    if (use->window < 0 || use->window > FOCI_MAX_CONTEXT || use->sinks < 0 ||
+        use->sinks > FOCI_MAX_CONTEXT)
         return foci_fail(model->ctx, FOCAL_EINVAL, "%s: window %d and sinks %d, 0 to %d each",
-                         adapter->path, run->window, run->sinks, FOCI_MAX_CONTEXT);
+                         adapter->path, use->window, use->sinks, FOCI_MAX_CONTEXT);
     return FOCAL_OK;
 }
 
@@ -94,7 +142,7 @@ static void detach(focal_model *model)
     foci_low_ranks_free(model->ctx, model->adapter_low_ranks);
     model->adapter_low_ranks = NULL;
     model->groups = model->near = model->scaled = NULL;
-    model->run = (foci_groups_run){0};
+    model->use = (foci_groups_use){0};
     model->adapter_hash = 0;
 }
 
@@ -129,7 +177,7 @@ static uint64_t hash_numbers(uint64_t hash, const void *numbers, int64_t count)
 static uint64_t hash_adapter(const focal_model *model, const foci_groups *groups)
 {
     const foci_groups_shape *s = &groups->shape;
-    const foci_groups_run *run = &model->run;
+    const foci_groups_use *use = &model->use;
     const int32_t settings[] = {s->K,
                                 s->R,
                                 s->routers,
@@ -142,9 +190,9 @@ static uint64_t hash_adapter(const focal_model *model, const foci_groups *groups
                                 model->near != NULL,
                                 model->scaled != NULL,
                                 model->adapter_temperatures != NULL,
-                                run->top,
-                                run->window,
-                                run->sinks};
+                                use->top,
+                                use->window,
+                                use->sinks};
     uint64_t hash = hash_numbers(FOCI_HASH_BEGIN, settings, (int64_t)FOCAL_COUNT(settings));
     for (int32_t n = 0; n < s->L; n++) hash = foci_hash_one(hash, s->layers[n]);
     return hash_numbers(hash, groups->numbers, groups->number_count) | 1U;
@@ -154,13 +202,13 @@ static focal_status attach_groups(focal_model *model, const focal_adapter *adapt
                                   const focal_attach_options *options)
 {
     const focal_attach_options o = options ? *options : (focal_attach_options){0};
-    foci_groups_run run = {0};
+    foci_groups_use use = {0};
     foci_temperature *temperatures = NULL;
     bool has_layers = false;
     FOCAL_TRY(check_base(model, adapter));
     for (int32_t n = 0; n < model->config.L; n++) has_layers |= adapter->groups->shape.layers[n];
     FOCAL_TRY(check_parts(model, adapter, &o, has_layers));
-    FOCAL_TRY(choose_run(model, adapter, &o, &run));
+    FOCAL_TRY(choose_use(model, adapter, &o, &use));
     if (adapter->groups->shape.has_temperatures && !o.has_no_temperatures)
         FOCAL_TRY(new_temperatures(model, adapter, &temperatures));
     detach(model);
@@ -173,7 +221,7 @@ static focal_status attach_groups(focal_model *model, const focal_adapter *adapt
             model->near = adapter->groups;
         else
             model->groups = adapter->groups;
-        model->run = run;
+        model->use = use;
     }
     if (model->groups || model->near || model->scaled || model->adapter_temperatures)
         model->adapter_hash = hash_adapter(model, adapter->groups);
@@ -200,8 +248,7 @@ static focal_status check_layers(const focal_model *model, const focal_adapter *
     const foci_low_ranks *low_ranks = adapter->low_ranks;
     const int32_t L = model->config.L;
     if (low_ranks->L > L || (adapter->is_whole && low_ranks->L != L))
-        return foci_fail(ctx, FOCAL_EINVAL, "%s: fitted to a model of layers %d, this one has %d",
-                         adapter->path, low_ranks->L, L);
+        return refuse_size(model, adapter, "layers", low_ranks->L, L);
     for (int32_t n = 0; n < low_ranks->L; n++)
         for (int at = 0; at < FOCI_LINEAR_PLACES; at++) {
             const foci_linear_place place = (foci_linear_place)at;

@@ -33,7 +33,7 @@ focal_status focal_cache_new(focal_model *model, const focal_cache_options *opti
     if (!cache) return FOCAL_ENOMEM;
     *cache = (focal_cache){.model = model, .dtype = dtype, .seq_count = sequences};
     cache->groups = model->groups;
-    cache->run = model->run;
+    cache->use = model->use;
     cache->adapter_hash = model->adapter_hash;
     for (int32_t n = 0; n < c->L; n++)
         cache->plain[n] = foci_cache_has_groups(cache, n) ? -1 : cache->plain_count++;
@@ -46,7 +46,7 @@ focal_status focal_cache_new(focal_model *model, const focal_cache_options *opti
     }
     memset(cache->seqs, 0, (size_t)sequences * sizeof *cache->seqs);
     for (int32_t n = 0; cache->groups && n < sequences; n++) {
-        const focal_status status = foci_chains_new(ctx, &cache->groups->shape, &cache->run,
+        const focal_status status = foci_chains_new(ctx, &cache->groups->shape, &cache->use,
                                                     cache->row_bytes, &cache->seqs[n].chains);
         if (status == FOCAL_OK) continue;
         focal_cache_free(cache);

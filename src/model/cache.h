@@ -29,7 +29,7 @@ struct focal_cache {
     int32_t seq_count;
     foci_cache_seq *seqs;
     const foci_groups *groups; /* the model's when the cache was made; NULL: it had none */
-    foci_groups_run run;
+    foci_groups_use use;
     uint64_t adapter_hash;          /* likewise */
     int32_t plain_count;            /* layers without groups */
     int32_t plain[FOCI_MAX_LAYERS]; /* a layer's place among them */

@@ -28,7 +28,7 @@ size_t foci_chains_page_bytes(const foci_chains *chains)
 }
 
 focal_status foci_chains_new(focal_ctx *ctx, const foci_groups_shape *shape,
-                             const foci_groups_run *run, int64_t row_bytes, foci_chains **out)
+                             const foci_groups_use *use, int64_t row_bytes, foci_chains **out)
 {
     *out = NULL;
     foci_chains *chains = foci_alloc(ctx, 1, sizeof *chains);
@@ -36,15 +36,15 @@ focal_status foci_chains_new(focal_ctx *ctx, const foci_groups_shape *shape,
     const int32_t stores = shape->mode == FOCAL_DIRECTED ? shape->routers : 1;
     *chains = (foci_chains){.ctx = ctx,
                             .shape = *shape,
-                            .run = *run,
+                            .use = *use,
                             .stores = stores,
                             .row_bytes = row_bytes / stores};
     const focal_keyset_options options = {.mode = shape->mode,
                                           .K = shape->K,
-                                          .top = run->top,
+                                          .top = use->top,
                                           .routers = shape->routers,
-                                          .window = run->window,
-                                          .sinks = run->sinks};
+                                          .window = use->window,
+                                          .sinks = use->sinks};
     focal_status status = FOCAL_ENOMEM;
     chains->layers = foci_alloc(ctx, (size_t)shape->L, sizeof *chains->layers);
     if (!chains->layers) goto done;
@@ -331,7 +331,7 @@ focal_status foci_chains_refill(foci_chains *chains, int32_t layer, int32_t S,
 {
     focal_ctx *ctx = chains->ctx;
     const foci_groups_shape *shape = &chains->shape;
-    const int32_t top = chains->run.top, members = is_directed(chains) ? 1 : top;
+    const int32_t top = chains->use.top, members = is_directed(chains) ? 1 : top;
     const int64_t rows = (int64_t)S * shape->routers;
     if (S == 0) return FOCAL_OK;
     int32_t *queries = foci_alloc(ctx, (size_t)rows * (size_t)top, sizeof *queries);
@@ -357,7 +357,7 @@ focal_status foci_chains_refill(foci_chains *chains, int32_t layer, int32_t S,
 int64_t foci_chains_pages(const foci_chains *chains, int32_t S, const void *masks)
 {
     const int32_t K = chains->shape.K, routers = chains->shape.routers;
-    const int32_t members = is_directed(chains) ? 1 : chains->run.top;
+    const int32_t members = is_directed(chains) ? 1 : chains->use.top;
     int64_t pages = 0;
     for (int32_t r = 0; r < routers; r++) {
         int64_t counts[FOCAL_MAX_GROUPS] = {0}; /* tokens of each chain */

@@ -13,9 +13,9 @@
 enum { FOCI_CHAIN_ROWS = 32 /* of a page */ };
 
 /* How a text runs with groups. */
-typedef struct foci_groups_run {
+typedef struct foci_groups_use {
     int32_t top, window, sinks;
-} foci_groups_run;
+} foci_groups_use;
 
 /* The pages of one router. Tokens leave as they came, last first, and so do pages. */
 typedef struct foci_chain_store {
@@ -40,7 +40,7 @@ typedef struct foci_chain_block {
 typedef struct foci_chains {
     focal_ctx *ctx;
     foci_groups_shape shape; /* of the groups, which may be gone before the text is */
-    foci_groups_run run;
+    foci_groups_use use;
     int32_t stores;            /* of a layer: one a router, or one where groups are shared */
     int64_t row_bytes;         /* of a token's keys, or values, in one store */
     foci_chains_layer *layers; /* (L) */
@@ -53,7 +53,7 @@ typedef struct foci_chains {
 
 /* row_bytes: of all routers of a layer together. */
 focal_status foci_chains_new(focal_ctx *ctx, const foci_groups_shape *shape,
-                             const foci_groups_run *run, int64_t row_bytes, foci_chains **out);
+                             const foci_groups_use *use, int64_t row_bytes, foci_chains **out);
 void foci_chains_free(foci_chains *chains); /* NULL is fine */
 
 /* Memory for T more tokens of all layers, as far as one can tell before they have groups. Not a

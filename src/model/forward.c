@@ -210,7 +210,7 @@ static size_t lay_out(foci_forward *p, char *base)
     p->key_scores = take(base, &used, groups ? routed * groups->shape.K : 0, sizeof(float));
     p->query_scores = take(base, &used, groups ? routed * groups->shape.K : 0, sizeof(float));
     p->key_groups = take(base, &used, routed, sizeof(int32_t));
-    p->query_groups = take(base, &used, routed * p->cache->run.top, sizeof(int32_t));
+    p->query_groups = take(base, &used, routed * p->cache->use.top, sizeof(int32_t));
     p->chain_rows =
         take(base, &used, groups ? (int64_t)focal_ctx_threads(p->ctx) * FOCI_PLACE_ROWS : 0,
              (size_t)p->cache->row_bytes);

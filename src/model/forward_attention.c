@@ -82,8 +82,8 @@ static focal_attn_args attention_args(const foci_forward *p, int32_t layer)
                              .has_q8_keys = p->cache->dtype == FOCAL_Q8_0,
                              .q = p->q,
                              .has_window = c->is_local[layer] || is_near,
-                             .window = is_near ? p->cache->run.window : c->window,
-                             .sinks = is_near ? p->cache->run.sinks : 0,
+                             .window = is_near ? p->cache->use.window : c->window,
+                             .sinks = is_near ? p->cache->use.sinks : 0,
                              .softcap = c->attn_softcap,
                              .gate = has_scale ? &p->scale : NULL,
                              .seq_count = p->args->item_count,
@@ -118,8 +118,8 @@ static focal_status attend_groups(const foci_forward *p, int32_t layer)
     const int32_t stores = foci_forward_stores(p->cache);
     focal_attn_args args = attention_args(p, layer);
     args.has_window = true;
-    args.window = p->cache->run.window;
-    args.sinks = p->cache->run.sinks;
+    args.window = p->cache->use.window;
+    args.sinks = p->cache->use.sinks;
     args.page_rows = FOCI_CHAIN_ROWS;
     args.q_stride = args.out_stride = (int64_t)args.H * args.D;
     args.H /= stores;
@@ -172,9 +172,9 @@ static foci_cost attention_cost(const foci_forward *p, int32_t layer)
     const foci_config *c = &p->model->config;
     const bool has_groups = foci_cache_has_groups(p->cache, layer);
     const int32_t stores = has_groups ? foci_forward_stores(p->cache) : 1;
-    const foci_groups_run *run = &p->cache->run;
+    const foci_groups_use *use = &p->cache->use;
     const bool is_adapted = has_groups || is_near_only(p->model, layer);
-    const double near = is_adapted ? (double)run->window + 1.0 + run->sinks : c->window + 1.0;
+    const double near = is_adapted ? (double)use->window + 1.0 + use->sinks : c->window + 1.0;
     double pairs = 0.0, keys = 0.0;
     for (int32_t n = 0; n < p->args->item_count; n++) {
         const double count = p->args->items[n].count;

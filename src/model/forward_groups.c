@@ -14,8 +14,8 @@ int32_t foci_forward_stores(const focal_cache *cache)
 /* The first row of the pass that has keys beyond its window and the sinks; T: none has. */
 static int64_t first_distant_row(const foci_forward *p)
 {
-    const foci_groups_run *run = &p->cache->run;
-    const int64_t near = (int64_t)run->window + 1 + run->sinks;
+    const foci_groups_use *use = &p->cache->use;
+    const int64_t near = (int64_t)use->window + 1 + use->sinks;
     int64_t row = 0;
     for (int32_t n = 0; n < p->args->item_count; row += p->args->items[n++].count) {
         const focal_batch_item *item = &p->args->items[n];
@@ -44,7 +44,7 @@ static focal_status find_groups(const foci_forward *p, int32_t layer, const floa
 {
     const foci_groups *groups = p->cache->groups;
     const focal_router *router = &groups->layers[layer].router;
-    const int32_t K = router->K, top = p->cache->run.top;
+    const int32_t K = router->K, top = p->cache->use.top;
     const int64_t rows = (int64_t)p->T * router->routers;
     if (groups->shape.source == FOCI_GROUPS_RANDOM) {
         foci_random_groups(&groups->shape, layer, p->T, p->positions, top,
@@ -76,7 +76,7 @@ focal_status foci_forward_route(const foci_forward *p, int32_t layer, const floa
         foci_chains *chains = p->cache->seqs[item->sequence].chains;
         const int64_t first = row * shape->routers;
         FOCAL_TRY(foci_chains_append(chains, layer, item->count,
-                                     p->query_groups + first * p->cache->run.top,
+                                     p->query_groups + first * p->cache->use.top,
                                      p->key_groups + first));
         for (int32_t r = 0; r < stores; r++)
             p->keys[n * stores + r] = foci_chains_keys(chains, layer, r);

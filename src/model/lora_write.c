@@ -65,8 +65,7 @@ static focal_status put_notes(writing *w, const foci_adapter_note *note)
     const char *text = note->settings ? note->settings : "{}";
     foci_json *json = NULL;
     size_t bytes = 0;
-    (void)snprintf(version, sizeof version, "%d.%d.%d", FOCAL_VERSION_MAJOR, FOCAL_VERSION_MINOR,
-                   FOCAL_VERSION_PATCH);
+    foci_adapter_version(version);
     FOCAL_TRY(foci_safetensors_put_text(w->file, FOCI_LORA_VERSION_KEY, version));
     FOCAL_TRY(foci_safetensors_put_text(w->file, FOCI_LORA_FINGERPRINT_KEY, note->fingerprint));
     /* on one line */
@@ -101,16 +100,9 @@ static focal_status write_tensors(writing *w, const foci_adapter_note *note)
     return foci_safetensors_writer_commit(w->file, w->path, SIZE_MAX, fill, w);
 }
 
-static void put_key(foci_writer *file, const char *key)
-{
-    foci_json_put(file, ",\n  \"");
-    foci_json_put(file, key);
-    foci_json_put(file, "\": ");
-}
-
 static void put_raw(foci_writer *file, const char *key, const char *value)
 {
-    put_key(file, key);
+    foci_adapter_put_key(file, key);
     foci_json_put(file, value);
 }
 
@@ -134,7 +126,7 @@ static void put_targets(foci_writer *file, const writing *w)
 {
     const char *between = "";
     const int32_t layer = first_layer(w);
-    put_key(file, "target_modules");
+    foci_adapter_put_key(file, "target_modules");
     foci_json_put(file, "[");
     for (int place = 0; place < FOCI_LINEAR_PLACES; place++) {
         if (!w->low_ranks->layers[layer][place].a) continue;
@@ -153,7 +145,7 @@ static void put_layers(foci_writer *file, const writing *w)
     const char *between = "[";
     int32_t count = 0;
     for (int32_t n = 0; n < w->low_ranks->L; n++) count += has_addition(w, n);
-    put_key(file, "layers_to_transform");
+    foci_adapter_put_key(file, "layers_to_transform");
     if (count == w->low_ranks->L) {
         foci_json_put(file, "null");
         return;
@@ -173,14 +165,14 @@ static focal_status write_config(const writing *w, const char *path, const foci_
     FOCAL_TRY(foci_writer_open(w->ctx, path, &file));
     foci_json_put(file, "{\n  \"peft_type\": \"LORA\"");
     put_raw(file, "task_type", "\"CAUSAL_LM\"");
-    put_key(file, "base_model_name_or_path");
+    foci_adapter_put_key(file, "base_model_name_or_path");
     foci_json_put_text(file, foci_adapter_base_text(note->base));
     put_raw(file, "inference_mode", "true");
-    put_key(file, "r");
+    foci_adapter_put_key(file, "r");
     foci_json_put_int(file, w->low_ranks->rank);
-    put_key(file, "lora_alpha");
+    foci_adapter_put_key(file, "lora_alpha");
     foci_json_put_real(file, w->low_ranks->alpha);
-    put_key(file, "use_rslora");
+    foci_adapter_put_key(file, "use_rslora");
     foci_json_put_bool(file, w->low_ranks->is_root_scaled);
     put_targets(file, w);
     put_layers(file, w);

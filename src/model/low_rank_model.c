@@ -2,7 +2,6 @@
 #include "model/low_rank_model.h"
 
 #include <math.h>
-#include <stddef.h>
 #include <string.h>
 
 #include "base/ctx.h"
@@ -11,15 +10,7 @@
 
 foci_linear *foci_layer_linear(foci_layer *layer, foci_linear_place place)
 {
-    static const size_t offsets[FOCI_LINEAR_PLACES] = {
-        [FOCI_LINEAR_QKV] = offsetof(foci_layer, qkv),
-        [FOCI_LINEAR_Q] = offsetof(foci_layer, q),
-        [FOCI_LINEAR_K] = offsetof(foci_layer, k),
-        [FOCI_LINEAR_V] = offsetof(foci_layer, v),
-        [FOCI_LINEAR_OUT] = offsetof(foci_layer, out),
-        [FOCI_LINEAR_GATE] = offsetof(foci_layer, gate),
-        [FOCI_LINEAR_UP] = offsetof(foci_layer, up),
-        [FOCI_LINEAR_DOWN] = offsetof(foci_layer, down)};
+    static const size_t offsets[FOCI_LINEAR_PLACES] = FOCI_LINEAR_OFFSETS(foci_layer);
     return (foci_linear *)(void *)((char *)layer + offsets[place]);
 }
 

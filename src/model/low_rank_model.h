@@ -2,6 +2,8 @@
 #ifndef FOCI_MODEL_LOW_RANK_MODEL_H
 #define FOCI_MODEL_LOW_RANK_MODEL_H
 
+#include <stddef.h>
+
 #include "model/model.h"
 #include "model/weight_names.h"
 
@@ -21,6 +23,15 @@ typedef struct foci_low_rank_choice {
  * any; FOCAL_ENOMEM. */
 focal_status foci_low_ranks_begin(const focal_model *model, const foci_low_rank_choice *choice,
                                   foci_low_ranks **out);
+
+/* Where a struct with a member for the linear layer at each place has them, as an initialiser. */
+#define FOCI_LINEAR_OFFSETS(type)                                                                  \
+    {                                                                                              \
+        [FOCI_LINEAR_QKV] = offsetof(type, qkv), [FOCI_LINEAR_Q] = offsetof(type, q),              \
+        [FOCI_LINEAR_K] = offsetof(type, k), [FOCI_LINEAR_V] = offsetof(type, v),                  \
+        [FOCI_LINEAR_OUT] = offsetof(type, out), [FOCI_LINEAR_GATE] = offsetof(type, gate),        \
+        [FOCI_LINEAR_UP] = offsetof(type, up), [FOCI_LINEAR_DOWN] = offsetof(type, down)           \
+    }
 
 /* The linear layer at a place; its w is NULL where the model has none. */
 foci_linear *foci_layer_linear(foci_layer *layer, foci_linear_place place);

@@ -280,10 +280,11 @@ focal_model_info focal_model_describe(const focal_model *model)
         .precision = model->precision,
     };
     if (model->groups || model->near) {
-        info.groups = model->groups ? model->groups->shape.K : model->near->shape.K;
-        info.top = model->groups ? model->run.top : 0;
-        info.group_window = model->run.window;
-        info.sinks = model->run.sinks;
+        const foci_groups *groups = model->groups ? model->groups : model->near;
+        if (foci_groups_exist(&groups->shape)) info.groups = groups->shape.K;
+        if (model->groups) info.top = model->use.top;
+        info.group_window = model->use.window;
+        info.sinks = model->use.sinks;
     }
     for (int32_t n = 0; n < c->L; n++) info.window_layers += c->is_local[n];
     if (info.window_layers > 0) info.window = c->window;

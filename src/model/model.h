@@ -30,7 +30,7 @@ struct focal_model {
     const foci_groups *groups;     /* NULL: attention sees all keys */
     const foci_groups *near;   /* layers that have groups see window and sinks alone; NULL: no */
     const foci_groups *scaled; /* distant logits of its layers are multiplied; NULL: no */
-    foci_groups_run run;
+    foci_groups_use use;
     uint64_t adapter_hash; /* names all of it that keys and values depend on; 0: nothing */
     foci_temperature *adapter_temperatures; /* (L) beside those of the layers; NULL: none */
     const foci_low_ranks *low_ranks;        /* that the layers point to; NULL: none. Set by

@@ -1,5 +1,4 @@
 /* Low-rank additions as what learns, on a model whose weights stay as they are. */
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -59,15 +58,7 @@ static float *add_tensor(foci_trainable *t, int32_t layer, const char *part, con
 
 static foci_linear_grads *grads_of(foci_layer_grads *g, foci_linear_place place)
 {
-    static const size_t offsets[FOCI_LINEAR_PLACES] = {
-        [FOCI_LINEAR_QKV] = offsetof(foci_layer_grads, qkv),
-        [FOCI_LINEAR_Q] = offsetof(foci_layer_grads, q),
-        [FOCI_LINEAR_K] = offsetof(foci_layer_grads, k),
-        [FOCI_LINEAR_V] = offsetof(foci_layer_grads, v),
-        [FOCI_LINEAR_OUT] = offsetof(foci_layer_grads, out),
-        [FOCI_LINEAR_GATE] = offsetof(foci_layer_grads, gate),
-        [FOCI_LINEAR_UP] = offsetof(foci_layer_grads, up),
-        [FOCI_LINEAR_DOWN] = offsetof(foci_layer_grads, down)};
+    static const size_t offsets[FOCI_LINEAR_PLACES] = FOCI_LINEAR_OFFSETS(foci_layer_grads);
     return (foci_linear_grads *)(void *)((char *)g + offsets[place]);
 }
 

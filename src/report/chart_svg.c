@@ -32,6 +32,7 @@ const char foci_chart_style[] =
     ".c0{--c:var(--c0)}.c1{--c:var(--c1)}.c2{--c:var(--c2)}.c3{--c:var(--c3)}.c4{--c:var(--c4)}"
     ".c5{--c:var(--c5)}.c6{--c:var(--c6)}\n"
     ".line{fill:none;stroke:var(--c);stroke-width:2;stroke-linejoin:round}"
+    ".faint{stroke-width:1.2;opacity:.45}"
     ".band{fill:var(--c);opacity:.15}.mark{fill:var(--c);stroke:var(--card);stroke-width:1.2}"
     ".dot{fill:var(--c);opacity:.75}.mean{stroke:var(--c);stroke-width:3}\n"
     ".d1{stroke-dasharray:8 3}.d2{stroke-dasharray:3 2.5}.d3{stroke-dasharray:10 3 2 3}\n"
@@ -330,7 +331,7 @@ static void write_points(foci_page *page, const foci_chart *chart, const scale *
                          const foci_chart_line *line)
 {
     const bool is_alone = line->count == 1; /* one point makes no line */
-    const bool is_mark = chart->has_marks || is_alone;
+    const bool is_mark = chart->has_marks || line->has_marks || is_alone;
     const bool has_tags = foci_chart_has_tags(chart);
     const int32_t step = (line->count + HOVERS - 1) / HOVERS;
     for (int32_t n = (line->count - 1) % (step > 0 ? step : 1); n < line->count; n += step) {
@@ -355,6 +356,14 @@ static void write_points(foci_page *page, const foci_chart *chart, const scale *
     }
 }
 
+/* Lines that have a label and points, where these are few enough. */
+static int32_t named_count(const foci_chart *chart)
+{
+    int32_t count = 0;
+    for (int32_t n = 0; n < chart->line_count; n++) count += !chart->lines[n].is_faint;
+    return count;
+}
+
 static void write_line(foci_page *page, const foci_chart *chart, const scale *s,
                        const foci_chart_line *line)
 {
@@ -363,14 +372,16 @@ static void write_line(foci_page *page, const foci_chart *chart, const scale *s,
     foci_page_text(page, line->name);
     (void)fputs("</title>\n", page->file);
     if (line->low && line->high && line->count > 1) write_band(page, s, line);
-    (void)fprintf(page->file, "<path class=\"line d%d\" d=\"", line->number % FOCI_CHART_DASHES);
+    (void)fprintf(page->file, "<path class=\"line%s d%d\" d=\"", line->is_faint ? " faint" : "",
+                  line->number % FOCI_CHART_DASHES);
     for (int32_t n = 0; n < line->count; n++) {
         if (!is_shown(s, line, n)) continue;
         (void)fprintf(page->file, "%c%.1f %.1f", command, px(s, line->x[n]), py(s, line->y[n]));
         command = 'L';
     }
     (void)fputs("\"/>\n", page->file);
-    if (line->count == 1 || chart->line_count <= FOCI_CHART_LABELS)
+    const bool is_read = line->has_marks || line->count == 1;
+    if (!line->is_faint && (is_read || named_count(chart) <= FOCI_CHART_LABELS))
         write_points(page, chart, s, line);
     (void)fputs("</g>\n", page->file);
 }
@@ -390,12 +401,13 @@ static int32_t cut_name(const char *name, char out[4 * LABEL_CHARS + 8])
 }
 
 /* Places labels as near to their lines' ends as they can be without touching: in the order of the
- * ends, first down from the top, then up from the bottom. */
-static void place_labels(const scale *s, const foci_chart *chart, int32_t *order, double *place)
+ * ends, first down from the top, then up from the bottom. Returns how many there are. */
+static int32_t place_labels(const scale *s, const foci_chart *chart, int32_t *order, double *place)
 {
     int32_t count = 0;
     for (int32_t n = 0; n < chart->line_count; n++) {
         const foci_chart_line *line = &chart->lines[n];
+        if (line->is_faint) continue;
         const double y = fmin(fmax(py(s, line->y[line->count - 1]), TOP), TOP + HEIGHT);
         int32_t at = count++;
         for (; at > 0 && place[at - 1] > y; at--) {
@@ -411,14 +423,15 @@ static void place_labels(const scale *s, const foci_chart *chart, int32_t *order
         place[n] = fmin(place[n], below);
         below = place[n] - LABEL_STEP;
     }
+    return count;
 }
 
 static void write_labels(foci_page *page, const foci_chart *chart, const scale *s)
 {
     int32_t order[FOCI_CHART_LABELS];
     double place[FOCI_CHART_LABELS];
-    place_labels(s, chart, order, place);
-    for (int32_t n = 0; n < chart->line_count; n++) {
+    const int32_t count = place_labels(s, chart, order, place);
+    for (int32_t n = 0; n < count; n++) {
         const foci_chart_line *line = &chart->lines[order[n]];
         const double x = px(s, line->x[line->count - 1]), y = py(s, line->y[line->count - 1]);
         char name[4 * LABEL_CHARS + 8];
@@ -447,10 +460,11 @@ static void begin_chart(foci_page *page, const char *id, const char *title, int 
 void foci_svg_chart(foci_page *page, const foci_chart *chart)
 {
     scale s = {.is_log = chart->is_log_x};
-    bool has_labels = chart->line_count <= FOCI_CHART_LABELS;
+    bool has_labels = named_count(chart) <= FOCI_CHART_LABELS;
     int32_t longest = 0;
     for (int32_t n = 0; n < chart->line_count; n++) {
         char name[4 * LABEL_CHARS + 8];
+        if (chart->lines[n].is_faint) continue;
         const int32_t chars = cut_name(chart->lines[n].name, name);
         if (chars > longest) longest = chars;
         has_labels &= chart->lines[n].count > 0;

@@ -24,6 +24,8 @@ typedef struct foci_chart_line {
     const double *x, *y;      /* (count), x ascending, finite */
     const double *low, *high; /* (count); NULL: no band */
     const int32_t *tags;      /* (count) a number beside each mark, below 0: none; NULL: no tags */
+    bool has_marks;           /* at each point, where the chart has none */
+    bool is_faint;            /* thin, without points and a label: another line has its name */
 } foci_chart_line;
 
 typedef struct foci_chart {

@@ -16,13 +16,13 @@ static void put(foci_page *page, const char *html)
 static const char *place_of(const foci_fits *fits, int32_t n, char place[PLACE_BYTES])
 {
     const foci_fit *fit = fits->fits[n];
-    bool is_taken = strcmp(fit->name, ".") == 0 || strcmp(fit->name, "..") == 0;
+    bool is_taken = strcmp(fit->folder, ".") == 0 || strcmp(fit->folder, "..") == 0;
     if (!fit->has_run_file) return fit->path;
-    for (int32_t i = 0; i < n; i++) is_taken |= strcmp(fits->fits[i]->name, fit->name) == 0;
+    for (int32_t i = 0; i < n; i++) is_taken |= strcmp(fits->fits[i]->folder, fit->folder) == 0;
     if (is_taken)
-        (void)snprintf(place, PLACE_BYTES, "again/%s-%d", fit->name, n + 1);
+        (void)snprintf(place, PLACE_BYTES, "again/%s-%d", fit->folder, n + 1);
     else
-        (void)snprintf(place, PLACE_BYTES, "again/%s", fit->name);
+        (void)snprintf(place, PLACE_BYTES, "again/%s", fit->folder);
     return place;
 }
 
@@ -51,8 +51,8 @@ static void write_measure_command(foci_page *page, const foci_fit_measure *m, co
         put(page, " ");
         foci_page_word(page, m->names[n]);
     }
-    (void)fprintf(page->file, " -c %d -b %d --rounds %d --precision ", (int)m->context,
-                  (int)m->batch, (int)m->rounds);
+    (void)fprintf(page->file, " -c %d -b %d -t %d --rounds %d --precision ", (int)m->context,
+                  (int)m->batch, (int)m->threads, (int)m->rounds);
     foci_page_word(page, m->precision);
     put(page, " --cache-type ");
     foci_page_word(page, m->cache_type);

@@ -71,12 +71,15 @@ static void collect(lines *l, const foci_fits *fits, bool is_speed)
 
 static void write_chart(foci_page *page, const foci_chart *chart, const char *caption)
 {
+    int32_t named = 0;
+    for (int32_t n = 0; n < chart->line_count; n++) named += !chart->lines[n].is_faint;
     (void)fputs("<figure>\n", page->file);
-    if (chart->line_count > 1) {
+    if (named > 1) {
         (void)fputs("<ul class=\"legend\">\n", page->file);
         for (int32_t n = 0; n < chart->line_count; n++)
-            foci_svg_legend(page, chart->lines[n].name, chart->lines[n].number,
-                            chart->lines[n].count == 1);
+            if (!chart->lines[n].is_faint)
+                foci_svg_legend(page, chart->lines[n].name, chart->lines[n].number,
+                                chart->lines[n].count == 1);
         (void)fputs("</ul>\n", page->file);
     }
     foci_svg_chart(page, chart);
@@ -158,47 +161,87 @@ void foci_fits_speed_chart(foci_page *page, const foci_fits *fits)
 #define FIRST_STEPS                                                                                \
     "The first 5 % of the steps set no limits: a curve may begin outside of the picture."
 
-static void write_curve(foci_page *page, const foci_fits *fits, bool is_kl)
+/* Behind each other: batches, thin where the adapter has validations too, and those with their
+ * points. Returns how many lines there are. */
+static int32_t collect_kl(const foci_fits *fits, bool is_valid, foci_chart_line *line)
+{
+    int32_t count = 0;
+    for (int32_t n = 0; n < fits->count; n++) {
+        const foci_fit_log *log = &fits->fits[n]->log;
+        if (is_valid ? log->valid_count == 0 : !log->has_kl) continue;
+        line[count++] = (foci_chart_line){.name = fits->fits[n]->label,
+                                          .number = n,
+                                          .count = is_valid ? log->valid_count : log->count,
+                                          .x = is_valid ? log->valid_step : log->step,
+                                          .y = is_valid ? log->valid_kl : log->kl,
+                                          .has_marks = is_valid,
+                                          .is_faint = !is_valid && log->valid_count > 0};
+    }
+    return count;
+}
+
+#define OF_BATCHES                                                                                 \
+    "of the batches that were learned from: single batches differ by several times, so look at "   \
+    "the trend. "
+#define OF_VALIDATION "Points are the validation&#39;s, on text that is not learned from. "
+
+static void write_kl(foci_page *page, const foci_fits *fits)
+{
+    foci_chart_line line[2 * FOCAL_REPORT_MAX_FITS];
+    const int32_t batches = collect_kl(fits, false, line);
+    const int32_t count = batches + collect_kl(fits, true, line + batches);
+    if (count == 0) return;
+    const foci_chart chart = {.id = "kl",
+                              .title = "KL to the dense model over steps",
+                              .x_label = "steps",
+                              .y_label = "KL to the dense model (nats)",
+                              .skip_share = 0.05,
+                              .lines = line,
+                              .line_count = count};
+    (void)fputs("<h3>Divergence from the dense model</h3>\n", page->file);
+    write_chart(page, &chart,
+                count == batches ? "Lines are " OF_BATCHES FIRST_STEPS
+                : batches == 0   ? OF_VALIDATION FIRST_STEPS
+                               : OF_VALIDATION "Lines without points are " OF_BATCHES FIRST_STEPS);
+}
+
+static void write_largest(foci_page *page, const foci_fits *fits)
 {
     foci_chart_line line[FOCAL_REPORT_MAX_FITS];
     int32_t count = 0;
     for (int32_t n = 0; n < fits->count; n++) {
-        const foci_fit *fit = fits->fits[n];
-        if (!(is_kl ? fit->log.has_kl : fit->log.has_largest)) continue;
-        const foci_chart_line one = {.name = fit->label,
-                                     .number = n,
-                                     .count = fit->log.count,
-                                     .x = fit->log.step,
-                                     .y = is_kl ? fit->log.kl : fit->log.largest};
-        line[count++] = one;
+        const foci_fit_log *log = &fits->fits[n]->log;
+        if (!log->has_largest) continue;
+        line[count++] = (foci_chart_line){.name = fits->fits[n]->label,
+                                          .number = n,
+                                          .count = log->count,
+                                          .x = log->step,
+                                          .y = log->largest};
     }
     if (count == 0) return;
-    const foci_chart chart = {.id = is_kl ? "kl" : "largest",
-                              .title = is_kl ? "KL to the dense model over steps"
-                                             : "Share of the largest group over steps",
+    const foci_chart chart = {.id = "largest",
+                              .title = "Share of the largest group over steps",
                               .x_label = "steps",
-                              .y_label = is_kl ? "KL to the dense model (nats)"
-                                               : "share of the largest group",
+                              .y_label = "share of the largest group",
                               .skip_share = 0.05,
                               .lines = line,
                               .line_count = count};
-    (void)fprintf(page->file, "<h3>%s</h3>\n",
-                  is_kl ? "Divergence from the dense model" : "The largest group");
+    (void)fputs("<h3>The largest group</h3>\n", page->file);
     write_chart(page, &chart,
-                is_kl ? "Of the batches that were learned from: single batches differ by several "
-                        "times, so look at the trend. " FIRST_STEPS
-                      : "The largest share that one group of any router has of a batch: "
-                        "collapse is 1, with shared groups 1 / the groups of a key. " FIRST_STEPS);
+                "The largest share that one group of any router has of a batch: collapse is 1, "
+                "with shared groups 1 / the groups of a key. " FIRST_STEPS);
 }
 
 void foci_fits_curves(foci_page *page, const foci_fits *fits)
 {
     bool has_any = false;
-    for (int32_t n = 0; n < fits->count; n++)
-        has_any |= fits->fits[n]->log.has_kl || fits->fits[n]->log.has_largest;
+    for (int32_t n = 0; n < fits->count; n++) {
+        const foci_fit_log *log = &fits->fits[n]->log;
+        has_any |= log->has_kl || log->has_largest || log->valid_count > 0;
+    }
     if (!has_any) return;
     (void)fputs("<section><h2>How the fits went</h2>\n", page->file);
-    write_curve(page, fits, true);
-    write_curve(page, fits, false);
+    write_kl(page, fits);
+    write_largest(page, fits);
     (void)fputs("</section>\n", page->file);
 }

@@ -9,7 +9,7 @@
 void foci_fit_log_start(foci_fit_log *log)
 {
     memset(log, 0, sizeof *log);
-    log->block = 1;
+    log->block = log->valid_stride = 1;
     log->last_step = -1;
     log->has_kl = log->has_largest = true;
 }
@@ -40,6 +40,27 @@ static void add_step(foci_fit_log *log, int64_t step, double kl, double largest)
     log->block *= 2;
 }
 
+/* Kept are those whose number is a multiple of the stride; the place behind them is the last's. */
+static void add_validation(foci_fit_log *log, int64_t step, double kl)
+{
+    const bool is_kept = log->valid_seen % log->valid_stride == 0;
+    const bool has_last = log->valid_seen > 0 && (log->valid_seen - 1) % log->valid_stride != 0;
+    if (isnan(kl) || (log->valid_count > 0 && step <= log->valid_step[log->valid_count - 1]))
+        return;
+    if (has_last) log->valid_count--;
+    if (is_kept && log->valid_count == FOCI_FIT_POINTS) {
+        log->valid_count /= 2;
+        log->valid_stride *= 2;
+        for (int32_t n = 1; n < log->valid_count; n++) {
+            log->valid_step[n] = log->valid_step[2 * n];
+            log->valid_kl[n] = log->valid_kl[2 * n];
+        }
+    }
+    log->valid_step[log->valid_count] = (double)step;
+    log->valid_kl[log->valid_count++] = kl;
+    log->valid_seen++;
+}
+
 /* A number of a line within limits, or NaN. */
 static double number(const foci_json *line, const char *key, double most)
 {
@@ -57,6 +78,8 @@ focal_status foci_fit_log_line(focal_ctx *ctx, foci_fit_log *log, const char *te
         log->bad_lines++;
     else if (foci_json_get(line, "loss") && step > log->last_step)
         add_step(log, step, number(line, "kl", 1e6), number(line, "largest_group", 1.0));
+    else if (foci_json_get(line, "valid_kl"))
+        add_validation(log, step, number(line, "valid_kl", 1e6));
     foci_json_free(line);
     return FOCAL_OK;
 }

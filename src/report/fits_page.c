@@ -33,14 +33,15 @@ static void put_signed(foci_page *page, double value, int decimals)
     foci_page_number(page, value, decimals);
 }
 
+/* As the table of focal eval groups has it. */
 static void name_setting(const foci_fit_setting *setting, char *out, size_t room)
 {
-    static const char *const names[FOCI_FIT_KINDS] = {"dense", "", "temperatures alone",
+    static const char *const names[FOCI_FIT_KINDS] = {"dense", "", "temperatures",
                                                       "with the adapter"};
     if (setting->kind != FOCI_FIT_TOP)
         (void)snprintf(out, room, "%s", names[setting->kind]);
     else if (setting->top == 0)
-        (void)snprintf(out, room, "window and sinks alone");
+        (void)snprintf(out, room, "window and sinks");
     else
         (void)snprintf(out, room, "%d group%s", setting->top, setting->top > 1 ? "s" : "");
 }
@@ -147,7 +148,7 @@ static void write_table(foci_page *page, const foci_fits *fits)
     put(page, columns ? ", and the same for each text. " : ". ");
     put(page, "Pairs: the measured share of the distant pairs (beyond window and sinks) that "
               "layers with a router look at. Bold is what the adapter runs with. Speed: median of "
-              "the timed readings of the first text as a prompt. Temperatures alone: all keys, "
+              "the timed readings of the first text as a prompt. Temperatures: all keys, "
               "with the adapter&#39;s temperature of each head.</p></section>\n");
 }
 
@@ -282,7 +283,9 @@ static void write_adapters(foci_page *page, const foci_fits *fits)
         const bool has_window = !fit->is_lora && fit->layers > 0;
         const bool has_router =
             has_window && strcmp(fit->form, "scale") != 0 && strcmp(fit->form, "none") != 0;
-        put_counts(page, (const int32_t[]){fit->groups, fit->top, fit->top_fit}, 3, has_router);
+        const bool is_fitted = has_router && strcmp(fit->form, "random") != 0 && fit->steps != 0;
+        put_counts(page, (const int32_t[]){fit->groups, fit->top}, 2, has_router);
+        put_counts(page, (const int32_t[]){fit->top_fit}, 1, is_fitted);
         put_counts(page, (const int32_t[]){fit->window, fit->sinks}, 2, has_window);
         (void)fprintf(page->file, "<td>%s</td></tr>\n", parameters);
     }

@@ -28,14 +28,59 @@ static void copy_plain(char *to, size_t room, const char *from, size_t bytes)
         if ((unsigned char)*c < 0x20 || (unsigned char)*c >= 0x7F) *c = '?';
 }
 
-/* The last part of a path, slashes at its end aside. */
-static void take_name(const char *path, char name[FOCI_FIT_NAME])
+/* The last `parts` parts of a path, slashes at its end aside. False: it has no more than that. */
+static bool find_end(const char *path, int32_t parts, foci_text *end)
 {
-    size_t end = strlen(path);
-    while (end > 1 && path[end - 1] == '/') end--;
-    size_t begin = end;
-    while (begin > 0 && path[begin - 1] != '/') begin--;
-    copy_plain(name, FOCI_FIT_NAME, path + begin, end - begin);
+    size_t last = strlen(path);
+    while (last > 1 && path[last - 1] == '/') last--;
+    size_t begin = last;
+    while (begin > 0 && (path[begin - 1] != '/' || --parts > 0)) begin--;
+    *end = (foci_text){path + begin, last - begin};
+    return begin > 0;
+}
+
+static void take_folder(const char *path, char folder[FOCI_FIT_NAME])
+{
+    foci_text end;
+    (void)find_end(path, 1, &end);
+    copy_plain(folder, FOCI_FIT_NAME, end.data, end.bytes);
+}
+
+/* Whether another folder's path ends in as many parts that read the same. Of a path that has no
+ * more of them nothing else can be told, so another that has more is left to be the longer one. */
+static bool is_another(const char *const *paths, int32_t count, int32_t n, int32_t parts)
+{
+    foci_text own, other;
+    const bool has_more = find_end(paths[n], parts, &own);
+    for (int32_t i = 0; i < count; i++) {
+        const bool is_longer = find_end(paths[i], parts, &other);
+        if (i != n && foci_text_equal(own, other) && (has_more || !is_longer)) return true;
+    }
+    return false;
+}
+
+void foci_fit_name(const char *const *paths, int32_t count, int32_t n, char name[FOCI_FIT_NAME])
+{
+    enum { MOST = 60 }; /* bytes of a path */
+    foci_text end;
+    int32_t parts = 1;
+    bool is_shared = is_another(paths, count, n, parts);
+    while (find_end(paths[n], parts, &end) && is_shared)
+        is_shared = is_another(paths, count, n, ++parts);
+    const char *cut = "";
+    if (end.bytes > MOST) {
+        size_t begin = end.bytes - MOST;
+        while (begin < end.bytes && ((unsigned char)end.data[begin] & 0xC0) == 0x80) begin++;
+        end = (foci_text){end.data + begin, end.bytes - begin};
+        cut = "...";
+        is_shared = count > 1; /* what was cut off may be all that differs */
+    }
+    char shown[FOCI_FIT_NAME];
+    copy_plain(shown, sizeof shown, end.data, end.bytes);
+    if (is_shared)
+        (void)snprintf(name, FOCI_FIT_NAME, "%s%.72s #%d", cut, shown, n + 1);
+    else
+        (void)snprintf(name, FOCI_FIT_NAME, "%s%.72s", cut, shown);
 }
 
 static void take_setting(const foci_json *settings, const char *key, char to[FOCI_FIT_NAME])
@@ -72,7 +117,7 @@ static focal_status take_info(focal_ctx *ctx, const focal_adapter_info *info, fo
         fit->sinks = info->sinks;
         fit->has_temperatures = info->has_temperatures;
     }
-    fit->steps = foci_json_int(foci_json_get(settings, "steps"), -1);
+    fit->steps = info->steps;
     take_setting(settings, "groups.method", fit->method);
     take_setting(settings, "groups.gate", fit->gate);
     take_setting(settings, "objective", fit->objective);
@@ -239,7 +284,8 @@ static focal_status read_adapter(focal_ctx *ctx, foci_fit *fit, foci_notes *note
     return status;
 }
 
-focal_status foci_fit_read(focal_ctx *ctx, const char *path, foci_notes *notes, foci_fit **out)
+focal_status foci_fit_read(focal_ctx *ctx, const char *path, const char *name, foci_notes *notes,
+                           foci_fit **out)
 {
     *out = NULL;
     foci_fit *fit = foci_alloc(ctx, 1, sizeof *fit);
@@ -252,7 +298,8 @@ focal_status foci_fit_read(focal_ctx *ctx, const char *path, foci_notes *notes, 
     if (status == FOCAL_OK) {
         memcpy(fit->path, path, bytes);
         for (size_t n = bytes - 1; n > 1 && path[n - 1] == '/'; n--) fit->path[n - 1] = '\0';
-        take_name(path, fit->name);
+        take_folder(path, fit->folder);
+        (void)snprintf(fit->name, sizeof fit->name, "%s", name);
         status = read_adapter(ctx, fit, notes, &is_read);
     }
     if (status == FOCAL_OK && is_read) {

@@ -83,6 +83,11 @@ typedef struct foci_fit_log {
     int32_t count; /* of whole blocks; behind them one that is being filled */
     double step[FOCI_FIT_POINTS + 1], kl[FOCI_FIT_POINTS + 1], largest[FOCI_FIT_POINTS + 1];
     bool has_kl, has_largest; /* of every step */
+    /* The divergence on the text that is kept for validation, as it was found: every so many-th
+     * of them, and behind those the last. */
+    int32_t valid_count;
+    int64_t valid_stride, valid_seen;
+    double valid_step[FOCI_FIT_POINTS + 1], valid_kl[FOCI_FIT_POINTS + 1];
 } foci_fit_log;
 
 /* A log line by line; sums become means with the last call. */
@@ -92,8 +97,10 @@ void foci_fit_log_end(foci_fit_log *log);
 
 /* An adapter's folder. */
 typedef struct foci_fit {
-    char *path; /* as given, without slashes at its end */
-    char name[FOCI_FIT_NAME], label[FOCI_FIT_LABEL];
+    char *path;                 /* as given, without slashes at its end */
+    char folder[FOCI_FIT_NAME]; /* the path's last part */
+    char name[FOCI_FIT_NAME];   /* what tells it from the others of the page */
+    char label[FOCI_FIT_LABEL];
     /* What it is. */
     char base[FOCI_FIT_NAME], version[FOCI_FIT_NAME], method[FOCI_FIT_NAME];
     char fingerprint[FOCI_FIT_NAME]; /* of its model; "": peft wrote it */
@@ -109,9 +116,15 @@ typedef struct foci_fit {
     foci_fit_log log;
 } foci_fit;
 
+/* What a page of these folders calls folder n: its last part, with as much of the path before it as
+ * tells it from the others ("a/fit" beside "b/fit"), and its number where no path does. Of long
+ * paths the end is kept. */
+void foci_fit_name(const char *const *paths, int32_t count, int32_t n, char name[FOCI_FIT_NAME]);
+
 /* What is wrong becomes a note; *out stays NULL then, if the adapter cannot be read, as none can in
  * a build without JSON. FOCAL_ENOMEM. */
-focal_status foci_fit_read(focal_ctx *ctx, const char *path, foci_notes *notes, foci_fit **out);
+focal_status foci_fit_read(focal_ctx *ctx, const char *path, const char *name, foci_notes *notes,
+                           foci_fit **out);
 void foci_fit_free(focal_ctx *ctx, foci_fit *fit); /* NULL is fine */
 
 #endif /* FOCI_REPORT_FITS_READ_H */

@@ -112,8 +112,10 @@ static void note_other_ways(foci_fits *fits)
 static focal_status read_all(foci_fits *fits, const focal_report_fits_args *args)
 {
     for (int32_t n = 0; n < args->folder_count; n++) {
+        char name[FOCI_FIT_NAME];
         foci_fit *fit = NULL;
-        FOCAL_TRY(foci_fit_read(fits->ctx, args->folders[n], &fits->notes, &fit));
+        foci_fit_name(args->folders, args->folder_count, n, name);
+        FOCAL_TRY(foci_fit_read(fits->ctx, args->folders[n], name, &fits->notes, &fit));
         if (fit) fits->fits[fits->count++] = fit;
     }
     if (fits->count == 0)

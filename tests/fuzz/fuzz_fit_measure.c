@@ -45,6 +45,11 @@ static void check_log(const foci_fit_log *log)
         require(!log->has_kl || isfinite(log->kl[n]), "a KL that is not finite");
         require(!log->has_largest || isfinite(log->largest[n]), "a share that is not finite");
     }
+    require(log->valid_count >= 0 && log->valid_count <= FOCI_FIT_POINTS + 1, "too many points");
+    for (int32_t n = 0; n < log->valid_count; n++)
+        require((n == 0 || log->valid_step[n] > log->valid_step[n - 1]) &&
+                    isfinite(log->valid_kl[n]),
+                "validations that do not ascend");
 }
 
 /* libFuzzer's name. NOLINTNEXTLINE(readability-identifier-naming) */

@@ -136,7 +136,7 @@ static void choose(const oracle_llama *a, const double *scores, int32_t top, uin
 static void draw(const oracle_llama *a, int32_t layer, uint64_t *query_groups, uint64_t *key_groups)
 {
     const foci_groups_shape *s = &a->groups.groups->shape;
-    const int64_t rows = (int64_t)a->T * s->routers, top = a->groups.run.top;
+    const int64_t rows = (int64_t)a->T * s->routers, top = a->groups.use.top;
     const bool is_shared = s->mode == FOCAL_SHARED;
     int32_t *positions = new_array((size_t)a->T, sizeof *positions);
     int32_t *keys = new_array((size_t)rows, sizeof *keys);
@@ -165,11 +165,11 @@ static void focus(const oracle_llama *a, int32_t layer, const double *h, double 
     const float *lt = groups->layers[layer].tensors[FOCI_GROUP_LT];
     for (int64_t n = 0; a->groups.has_temperatures && n < (int64_t)a->T * c->H * c->D; n++)
         q[n] /= exp((double)lt[n / c->D % c->H]);
-    const foci_groups_run *run = &a->groups.run;
-    if (run->top == 0 || !groups->shape.layers[layer]) return;
+    const foci_groups_use *use = &a->groups.use;
+    if (use->top == 0 || !groups->shape.layers[layer]) return;
     problem->has_window = true;
-    problem->window = run->window;
-    problem->sinks = run->sinks;
+    problem->window = use->window;
+    problem->sinks = use->sinks;
     if (a->groups.has_no_distant) return;
     if (groups->shape.source == FOCI_GROUPS_SCALE) { /* MATH 3.6.1 */
         problem->gate = FOCAL_GATE_SCALE;
@@ -191,8 +191,8 @@ static void focus(const oracle_llama *a, int32_t layer, const double *h, double 
     const int64_t count = (int64_t)a->T * groups->shape.routers * groups->shape.K;
     double *sk = doubles(count), *sq = doubles(count);
     score(a, layer, h, sk, is_shared ? NULL : sq);
-    choose(a, sk, is_shared ? run->top : 1, key_groups);
-    choose(a, is_shared ? sk : sq, run->top, query_groups);
+    choose(a, sk, is_shared ? use->top : 1, key_groups);
+    choose(a, is_shared ? sk : sq, use->top, query_groups);
     free(sk);
     free(sq);
 }

@@ -9,7 +9,7 @@
 /* Groups (docs/MATH.md, 3.3), by the definition. All zero: every key is seen, at temperature 1. */
 typedef struct oracle_groups {
     const foci_groups *groups;
-    foci_groups_run run;   /* top 0: no groups, its temperatures only */
+    foci_groups_use use;   /* top 0: no groups, its temperatures only */
     bool has_no_distant;   /* of layers with a router: window and sinks alone */
     bool has_temperatures; /* of the heads, as the groups have them */
     double *margin;        /* or NULL: the least distance of a group that was chosen to one that was

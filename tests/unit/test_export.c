@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/random.h"
+#include "focal/adapter.h"
 #include "focal/export.h"
 #include "focal/model.h"
 #include "focal/quant.h"
@@ -128,6 +129,48 @@ static void families_stay_the_same(void **state)
         assert_computes_same(ctx, original, dir);
         remove_result(dir);
         assert_int_equal(folder_count(&f), 0);
+    }
+    folder_remove(&f);
+}
+
+/* The fingerprint of the model at `path`, which runs with the adapter unless that is NULL. */
+static void find_fingerprint(focal_ctx *ctx, const char *path, const char *adapter, char out[17])
+{
+    focal_model *model = NULL;
+    assert_status(ctx, focal_model_open(ctx, path, NULL, &model), FOCAL_OK);
+    assert_int_equal(snprintf(out, 17, "%s", focal_model_fingerprint(model)), 16);
+    if (adapter) assert_status(ctx, focal_model_adapt(model, adapter, NULL), FOCAL_OK);
+    focal_model_close(model);
+}
+
+/* One model keeps its fingerprint, and so its adapters, in every type and in both formats. */
+static void fingerprints_hold(void **state)
+{
+    focal_ctx *ctx = *state;
+    static const char adapter[] = FOCAL_TEST_DIR "/golden/adapters/tiny";
+    static const struct {
+        const char *model, *adapter;
+    } rows[] = {{"tiny.gguf", adapter}, {"llama", NULL},  {"llama3", NULL}, {"qwen2", NULL},
+                {"qwen3", NULL},        {"olmo2", NULL},  {"gemma2", NULL}, {"gemma3", NULL},
+                {"gpt2", NULL},         {"mistral", NULL}};
+    static const struct {
+        const char *name, *type;
+    } results[] = {{"m.gguf", "f32"},  {"m.gguf", "bf16"}, {"m.gguf", "q8_0"},
+                   {"m.gguf", "q4_0"}, {"m", "f32"},       {"m", "bf16"}};
+    const folder f = folder_new();
+    for (size_t n = 0; n < FOCAL_COUNT(rows); n++) {
+        const char *original = golden_model(rows[n].model);
+        char want[17], got[17];
+        find_fingerprint(ctx, original, rows[n].adapter, want);
+        for (size_t i = 0; i < FOCAL_COUNT(results); i++) {
+            const char *path = folder_file(&f, results[i].name);
+            run_export(ctx, original, path, results[i].type, NULL);
+            find_fingerprint(ctx, path, rows[n].adapter, got);
+            if (strcmp(got, want) != 0)
+                fail_msg("%s as %s of %s has fingerprint %s, not %s", rows[n].model,
+                         results[i].name, results[i].type, got, want);
+            remove_result(path);
+        }
     }
     folder_remove(&f);
 }
@@ -907,6 +950,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(families_stay_the_same, open_reference, close_ctx),
+        cmocka_unit_test_setup_teardown(fingerprints_hold, open_reference, close_ctx),
         cmocka_unit_test_setup_teardown(quantised_families_stay_the_same, open_reference,
                                         close_ctx),
         cmocka_unit_test_setup_teardown(types_are_those_of_quantize, open_reference, close_ctx),

@@ -364,7 +364,7 @@ static void rows_have_what_an_adapter_of_its_kind_has(void **state)
         const char *folders[] = {f.path};
         const foci_adapter_note note = adapter_note(FOCAL_BF16);
         foci_groups *groups = adapter_groups(ctx, s);
-        char want[160], window[64];
+        char want[160], window[64], fitted[32];
         int32_t layers = 0;
         notes n;
         assert_status(ctx, foci_adapter_write(ctx, f.path, groups, &note), FOCAL_OK);
@@ -374,9 +374,13 @@ static void rows_have_what_an_adapter_of_its_kind_has(void **state)
             (void)snprintf(window, sizeof window, "<td>17</td><td>2</td>");
         else
             (void)snprintf(window, sizeof window, "%s%s", dash, dash);
+        if (s->source == FOCI_GROUPS_RANDOM)
+            (void)snprintf(fitted, sizeof fitted, "%s", dash);
+        else
+            (void)snprintf(fitted, sizeof fitted, "<td>%d</td>", s->K > 1 ? 2 : 1);
         if (layers > 0 && s->source != FOCI_GROUPS_NONE && s->source != FOCI_GROUPS_SCALE)
-            (void)snprintf(want, sizeof want, "<td>%d</td><td>%d</td><td>%d</td><td>%d</td>%s",
-                           layers, s->K, s->K > 2 ? 3 : 1, s->K > 1 ? 2 : 1, window);
+            (void)snprintf(want, sizeof want, "<td>%d</td><td>%d</td><td>%d</td>%s%s", layers, s->K,
+                           s->K > 2 ? 3 : 1, fitted, window);
         else
             (void)snprintf(want, sizeof want, "<td>%d</td>%s%s%s%s", layers, dash, dash, dash,
                            window);
@@ -406,8 +410,8 @@ static void the_page_says_how_to_make_it_again(void **state)
                    a.path, name, a.path, name, b.path);
     assert_has(page, want);
     (void)snprintf(want, sizeof want,
-                   "--adapter %s 'a&lt;b&gt;.txt' c.txt -c 512 -b 1024 --rounds 1 --precision f32 "
-                   "--cache-type bf16 --top 0,3\n",
+                   "--adapter %s 'a&lt;b&gt;.txt' c.txt -c 512 -b 1024 -t 2 --rounds 1 --precision "
+                   "f32 --cache-type bf16 --top 0,3\n",
                    b.path);
     assert_has(page, want);
     (void)snprintf(want, sizeof want, "focal report again/%s again/%s-2 %s</pre>", name, name,
@@ -439,6 +443,38 @@ static void folders_without_numbers_say_how_to_get_them(void **state)
     free(page);
     folder_remove(&a);
     folder_remove(&b);
+}
+
+/* As much of a path as tells it from the others, and its number where no path does. */
+static void folders_of_one_name_are_told_apart(void **state)
+{
+    static const char end[] = "/0123456789/0123456789/0123456789/0123456789/01234/fit";
+    char one[128], two[128];
+    (void)state;
+    (void)snprintf(one, sizeof one, "a/0123456789%s", end);
+    (void)snprintf(two, sizeof two, "b/0123456789%s", end);
+    const struct {
+        const char *paths[4], *names[4];
+    } rows[] = {
+        {{"a/fit", "window/"}, {"fit", "window"}},
+        {{"a/fit", "b/fit", "b/none"}, {"a/fit", "b/fit", "none"}},
+        {{"fit", "b/fit//", "/c/b/fit"}, {"fit", "b/fit", "c/b/fit"}},
+        {{"a/fit", "a/fit/", "b/fit"}, {"a/fit #1", "a/fit #2", "b/fit"}},
+        {{"/x/a/fit", "/y/a/fit", "b/fit"}, {"x/a/fit", "y/a/fit", "b/fit"}},
+        {{"a\n/fit", "b/fit"}, {"a?/fit", "b/fit"}},
+        {{one, two},
+         {"...456789/0123456789/0123456789/0123456789/0123456789/01234/fit #1",
+          "...456789/0123456789/0123456789/0123456789/0123456789/01234/fit #2"}},
+    };
+    for (size_t n = 0; n < FOCAL_COUNT(rows); n++) {
+        int32_t count = 0;
+        char name[FOCI_FIT_NAME];
+        while (count < 4 && rows[n].paths[count]) count++;
+        for (int32_t i = 0; i < count; i++) {
+            foci_fit_name(rows[n].paths, count, i, name);
+            assert_string_equal(name, rows[n].names[i]);
+        }
+    }
 }
 
 /* What stands side by side was measured in one way, or a note says what differs. */
@@ -648,6 +684,71 @@ static void long_logs_become_means(void **state)
     }
 }
 
+/* Validations stay as they are; where they are many, every second goes, but never the last. */
+static void validations_are_points(void **state)
+{
+    focal_ctx *ctx = *state;
+    enum { COUNT = 4 * FOCI_FIT_POINTS + 3 };
+    foci_fit_log log;
+    char line[128];
+    foci_fit_log_start(&log);
+    for (int n = 1; n <= COUNT; n++) {
+        int bytes = snprintf(line, sizeof line, "{\"step\":%d,\"loss\":1,\"kl\":1}", 10 * n);
+        assert_status(ctx, foci_fit_log_line(ctx, &log, line, (size_t)bytes), FOCAL_OK);
+        bytes = snprintf(line, sizeof line, "{\"step\":%d,\"valid_loss\":2,\"valid_kl\":%d}",
+                         10 * n, 30 * n);
+        assert_status(ctx, foci_fit_log_line(ctx, &log, line, (size_t)bytes), FOCAL_OK);
+    }
+    static const char *const odd[] = {"{\"step\":10,\"valid_kl\":1}",
+                                      "{\"step\":99999,\"valid_kl\":null}",
+                                      "{\"step\":99999,\"valid_kl\":1e300}"};
+    for (size_t n = 0; n < FOCAL_COUNT(odd); n++)
+        assert_status(ctx, foci_fit_log_line(ctx, &log, odd[n], strlen(odd[n])), FOCAL_OK);
+    foci_fit_log_end(&log);
+    assert_int_equal(log.bad_lines, 0);
+    assert_in_range(log.valid_count, FOCI_FIT_POINTS / 2, FOCI_FIT_POINTS);
+    for (int32_t n = 0; n < log.valid_count; n++) {
+        assert_true(n == 0 || log.valid_step[n] > log.valid_step[n - 1]);
+        assert_true(log.valid_kl[n] == 3.0 * log.valid_step[n]);
+    }
+    assert_true(log.valid_step[log.valid_count - 1] == 10.0 * COUNT);
+}
+
+/* The validation's points are the curve that has the name; the batches' lies thin behind it. */
+static void validations_are_drawn(void **state)
+{
+    focal_ctx *ctx = *state;
+    static const char logged[] = "{\"step\":1,\"loss\":3,\"kl\":0.9}\n"
+                                 "{\"step\":2,\"loss\":3,\"kl\":0.5}\n"
+                                 "{\"step\":2,\"valid_loss\":3,\"valid_kl\":0.625}\n"
+                                 "{\"step\":3,\"loss\":3,\"kl\":0.7}\n"
+                                 "{\"step\":4,\"loss\":3,\"kl\":0.3}\n";
+    static const char last[] = "{\"step\":4,\"valid_loss\":3,\"valid_kl\":0.5}\n";
+    const folder f = adapter_write_good(ctx, FOCAL_BF16);
+    const char *folders[] = {f.path};
+    char text[sizeof logged + sizeof last];
+    notes n;
+    put_file(&f, "log.jsonl", logged);
+    char *page = page_of(ctx, folders, 1, &n);
+    assert_has(page, "<path class=\"line faint d0\"");
+    assert_has(page, "at 2: 0.6250</title></path>"); /* one point is a mark alone */
+    assert_has(page, "Points are the validation&#39;s");
+    assert_lacks(page, "<ul class=\"legend\">"); /* both are of one adapter */
+    free(page);
+    (void)snprintf(text, sizeof text, "%s%s", logged, last);
+    put_file(&f, "log.jsonl", text);
+    page = page_of(ctx, folders, 1, &n);
+    assert_has(page, "at 4: 0.5000</title></circle>");
+    assert_has(page, "<circle class=\"mark\"");
+    free(page);
+    put_file(&f, "log.jsonl", "{\"step\":1,\"loss\":3,\"kl\":0.9}\n");
+    page = page_of(ctx, folders, 1, &n);
+    assert_lacks(page, "class=\"line faint");
+    assert_lacks(page, "Points are the validation");
+    free(page);
+    folder_remove(&f);
+}
+
 static void bad_calls_are_refused(void **state)
 {
     focal_ctx *ctx = *state;
@@ -709,6 +810,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(the_page_says_how_to_make_it_again, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(folders_without_numbers_say_how_to_get_them, open_ctx,
                                         close_ctx),
+        cmocka_unit_test_setup_teardown(folders_of_one_name_are_told_apart, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(other_ways_to_measure_are_noted, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(measures_of_other_adapters_are_left_out, open_ctx,
                                         close_ctx),
@@ -717,6 +819,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(adapters_of_two_models_are_refused, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(damaged_measures_are_left_out, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(long_logs_become_means, open_ctx, close_ctx),
+        cmocka_unit_test_setup_teardown(validations_are_points, open_ctx, close_ctx),
+        cmocka_unit_test_setup_teardown(validations_are_drawn, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(bad_calls_are_refused, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(without_memory_there_is_no_page, open_ctx, close_ctx),
     };

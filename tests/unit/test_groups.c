@@ -39,7 +39,7 @@ typedef struct rig {
     focal_ctx *ctx;
     group_model m;
     focal_adapter adapter;
-    foci_groups_run run;
+    foci_groups_use use;
     bool has_temperatures;
     int32_t ids[TOKENS];
     float *logits;          /* (TOKENS, V) */
@@ -73,7 +73,7 @@ static void attach(rig *r, int32_t top, bool has_temperatures)
     const focal_attach_options options = {.top = top, .has_no_temperatures = !has_temperatures};
     assert_status(r->ctx, focal_model_attach(&r->m.model, &r->adapter, &options), FOCAL_OK);
     r->has_temperatures = has_temperatures;
-    r->run = (foci_groups_run){top, GROUP_WINDOW, GROUP_SINKS};
+    r->use = (foci_groups_use){top, GROUP_WINDOW, GROUP_SINKS};
 }
 
 static void find_exact(rig *r)
@@ -87,7 +87,7 @@ static void find_exact(rig *r)
                                  .own_v = r->kv + part,
                                  .logits = r->exact,
                                  .groups = {.groups = r->adapter.groups,
-                                            .run = r->run,
+                                            .use = r->use,
                                             .has_temperatures = r->has_temperatures,
                                             .margin = &r->margin}};
     oracle_llama_forward(&oracle);
@@ -172,7 +172,7 @@ static void check_whole_text(focal_ctx *ctx, const case_of_groups *c, int32_t to
      * than half of all meet in one. */
     const bool sees_all = c->kind.mode == FOCAL_SHARED ? 2 * top > GROUP_K : top == GROUP_K;
     if (sees_all || top == 1) {
-        r.run.top = 0;
+        r.use.top = 0;
         find_exact(&r);
         assert_true((farthest(&r, 0) > 0.02) == !sees_all);
         if (sees_all) assert_exact(&r, c->name, 0);
@@ -193,13 +193,13 @@ static void whole_texts_are_as_defined(void **state)
 /* Windows and sinks of any size, none among them, and such as leave nothing distant. */
 static void windows_and_sinks_are_as_defined(void **state)
 {
-    static const foci_groups_run runs[] = {{2, 0, 0},   {2, 0, 3},   {2, 31, 0},  {2, 64, 70},
+    static const foci_groups_use uses[] = {{2, 0, 0},   {2, 0, 3},   {2, 31, 0},  {2, 64, 70},
                                            {2, 197, 1}, {2, 198, 1}, {2, 400, 4}, {2, 3, 400}};
     for (size_t c = 0; c < 3; c += 2) { /* a directed and a shared one */
-        for (size_t n = 0; n < FOCAL_COUNT(runs); n++) {
+        for (size_t n = 0; n < FOCAL_COUNT(uses); n++) {
             rig r;
-            const focal_attach_options options = {.window = runs[n].window,
-                                                  .sinks = runs[n].sinks,
+            const focal_attach_options options = {.window = uses[n].window,
+                                                  .sinks = uses[n].sinks,
                                                   .has_window = true,
                                                   .has_sinks = true};
             for (uint64_t seed = 1;; seed++) {
@@ -207,7 +207,7 @@ static void windows_and_sinks_are_as_defined(void **state)
                 assert_status(r.ctx, focal_model_attach(&r.m.model, &r.adapter, &options),
                               FOCAL_OK);
                 r.has_temperatures = true;
-                r.run = runs[n];
+                r.use = uses[n];
                 find_exact(&r);
                 if (r.margin >= least_margin) break;
                 close_rig(&r);

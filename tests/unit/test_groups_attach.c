@@ -74,13 +74,14 @@ static void other_models_are_refused(void **state)
     rig r;
     open_rig(*state, &r);
     foci_groups_shape *s = &r.adapter.groups->shape;
+    (void)snprintf(r.m.model.name, sizeof r.m.model.name, "m");
     const struct {
         int32_t *size;
         const char *sentence;
-    } sizes[] = {{&s->L, "groups: fitted to a model of layers 4, this one has 3"},
-                 {&s->C, "groups: fitted to a model of width 33, this one has 32"},
-                 {&s->H, "groups: fitted to a model of query heads 5, this one has 4"},
-                 {&s->G, "groups: fitted to a model of key heads 3, this one has 2"}};
+    } sizes[] = {{&s->L, "groups: fitted to a model of layers 4, this one ('m') has 3"},
+                 {&s->C, "groups: fitted to a model of width 33, this one ('m') has 32"},
+                 {&s->H, "groups: fitted to a model of query heads 5, this one ('m') has 4"},
+                 {&s->G, "groups: fitted to a model of key heads 3, this one ('m') has 2"}};
     for (size_t n = 0; n < FOCAL_COUNT(sizes); n++) {
         ++*sizes[n].size;
         assert_refused(&r, NULL, FOCAL_EINVAL, sizes[n].sentence);
@@ -93,8 +94,9 @@ static void other_models_are_refused(void **state)
     (void)snprintf(r.adapter.base, sizeof r.adapter.base, "another");
     r.adapter.fingerprint[0] = 'f';
     assert_refused(&r, NULL, FOCAL_EINVAL,
-                   "groups: fitted to another model of this size: another (f123456789abcdef), "
-                   "this one is 0123456789abcdef");
+                   "groups: fitted to another model ('another') of fingerprint f123456789abcdef, "
+                   "this one ('m') has 0123456789abcdef: the vocabulary, the norms or the width of "
+                   "heads or MLP differ");
     close_rig(&r);
 }
 
@@ -214,7 +216,7 @@ static void parts_are_as_defined(void **state)
                                      .own_v = kv + count,
                                      .logits = exact,
                                      .groups = {.groups = r.adapter.groups,
-                                                .run = {part > 0, GROUP_WINDOW, GROUP_SINKS},
+                                                .use = {part > 0, GROUP_WINDOW, GROUP_SINKS},
                                                 .has_no_distant = is_near,
                                                 .has_temperatures = part != 2}};
         oracle_llama_forward(&oracle);

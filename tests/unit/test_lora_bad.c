@@ -257,8 +257,8 @@ static void other_models_are_refused(void **state)
     static const struct {
         const char *model, *words;
     } cases[] = {
-        {"gemma3", ": fitted to a model of layers 2, this one has 6"},
-        {"wide", ": fitted to a model of layers 2, this one has 1"},
+        {"gemma3", ": fitted to a model ('llama') of layers 2, this one ('gemma3') has 6"},
+        {"wide", ": fitted to a model ('llama') of layers 2, this one ('wide') has 1"},
         {"gpt2", ": it adds to self_attn.q_proj, which this model has not"},
         {"qwen3", ": fitted to a model whose self_attn.q_proj is 32 x 32, this one's is 64 x 32"},
     };
@@ -273,11 +273,12 @@ static void other_models_are_refused(void **state)
     const foci_adapter_note note = {
         .base = "other", .fingerprint = ADAPTER_DIGITS, .dtype = FOCAL_F32};
     const folder f = folder_new();
-    char words[160];
+    char words[240];
     assert_status(ctx, foci_lora_write(model, f.path, good->low_ranks, &note), FOCAL_OK);
     (void)snprintf(words, sizeof words,
-                   ": fitted to another model of this size: other (" ADAPTER_DIGITS
-                   "), this one is %s",
+                   ": fitted to another model ('other') of fingerprint " ADAPTER_DIGITS
+                   ", this one ('llama') has %s: the vocabulary, the norms or the width of heads "
+                   "or MLP differ",
                    model->fingerprint);
     assert_not_attached(ctx, model, f.path, NULL, words);
     folder_remove(&f);

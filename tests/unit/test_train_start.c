@@ -283,6 +283,35 @@ static void minutes_set_the_pace(void **state)
     assert_true(foci_pace_rate(&pace, 50, 1.0) == foci_pace_rate(&pace, 50, 500.0));
 }
 
+/* What is written reads back, and is then written the same. */
+static void settings_are_written(void **state)
+{
+    focal_ctx *ctx = *state;
+    const folder f = folder_new();
+    focal_run *run = NULL, *again = NULL;
+    char value[FOCAL_RUN_VALUE];
+    size_t bytes = 0, more = 0;
+    assert_status(ctx, focal_run_new(ctx, &run), FOCAL_OK);
+    assert_status(ctx, focal_run_new(ctx, &again), FOCAL_OK);
+    assert_status(ctx, focal_run_set(run, "seed=5"), FOCAL_OK);
+    assert_status(ctx, focal_run_set(run, "data.shards=a folder"), FOCAL_OK);
+    assert_status(ctx, focal_run_write(run, folder_file(&f, "run.conf")), FOCAL_OK);
+    assert_status(ctx, focal_run_read(again, folder_file(&f, "run.conf")), FOCAL_OK);
+    assert_status(ctx, focal_run_get(again, "seed", value), FOCAL_OK);
+    assert_string_equal(value, "5");
+    assert_status(ctx, focal_run_write(again, folder_file(&f, "again.conf")), FOCAL_OK);
+    char *one = read_bytes(folder_file(&f, "run.conf"), &bytes);
+    char *two = read_bytes(folder_file(&f, "again.conf"), &more);
+    assert_int_equal(more, bytes);
+    assert_memory_equal(two, one, bytes);
+    free(one);
+    free(two);
+    assert_status(ctx, focal_run_write(run, folder_file(&f, "none/run.conf")), FOCAL_EIO);
+    focal_run_free(run);
+    focal_run_free(again);
+    folder_remove(&f);
+}
+
 static void settings_are_told(void **state)
 {
     focal_ctx *ctx = *state;
@@ -324,6 +353,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(losses_alone_are_the_same, open_ctx, close_ctx),
         cmocka_unit_test(spikes_are_known),
         cmocka_unit_test_setup_teardown(minutes_set_the_pace, open_ctx, close_ctx),
+        cmocka_unit_test_setup_teardown(settings_are_written, open_ctx, close_ctx),
         cmocka_unit_test_setup_teardown(settings_are_told, open_ctx, close_ctx),
     };
     return cmocka_run_group_tests_name("train_start", tests, NULL, NULL);
