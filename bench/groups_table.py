@@ -113,8 +113,8 @@ class Table:
             chosen = []
             if setting == "temperatures":
                 chosen = ["--adapter-part", "temperatures"]
-            elif setting.startswith("top "):
-                chosen = ["--top", setting.split()[1]]
+            elif "top" in row["wiki"]:
+                chosen = ["--top", row["wiki"]["top"]]
             self.show(copies[path], setting, row, self.copying("--adapter", path, *chosen))
 
 

@@ -89,6 +89,7 @@ static void print_settings(output_table *table, const char *adapter, const focal
         if (table->is_json) output_text(table, "measure", "groups");
         if (table->is_json) output_text(table, "adapter", adapter);
         output_text(table, "setting", name);
+        if (table->is_json && s->kind == FOCAL_GROUP_TOP) output_number(table, "top", s->top, 0);
         output_number(table, "kept", s->kept, 4);
         output_number(table, "loss", s->loss, 4);
         output_number(table, "gap", s->loss - dense->loss, 4);
