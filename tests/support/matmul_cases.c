@@ -333,12 +333,17 @@ const char *matmul_case_text(const matmul_case *c)
     return text;
 }
 
+bool matmul_case_is_for(const matmul_case *c, const foci_matmul_kernel *kernel)
+{
+    return !foci_takes_levels(&c->args) || kernel->has_levels;
+}
+
 void matmul_case_run(focal_ctx *ctx, const char *what, matmul_case *c)
 {
     for (size_t n = 0; n < foci_matmul_kernel_count; n++) {
         const foci_matmul_kernel *kernel = foci_matmul_kernels[n];
         if (!kernel->can(ctx, &c->args)) continue;
-        if (foci_takes_levels(&c->args) && !kernel->has_levels) continue; /* rounds weights */
+        if (!matmul_case_is_for(c, kernel)) continue;
         matmul_case_clear(c);
         assert_status(ctx, kernel->run(ctx, &c->args), FOCAL_OK);
         matmul_case_check(c, kernel->name);

@@ -3,7 +3,7 @@
 #ifndef FOCAL_TESTS_MATMUL_CASES_H
 #define FOCAL_TESTS_MATMUL_CASES_H
 
-#include "ops/matmul/matmul.h"
+#include "ops/matmul/matmul_kernels.h"
 #include "support/oracle_matmul.h"
 
 typedef struct matmul_spec {
@@ -49,6 +49,10 @@ void matmul_case_check(matmul_case *c, const char *kernel);
 
 /* "M x N x K, x .., w .., ..."; valid until the next call. */
 const char *matmul_case_text(const matmul_case *c);
+
+/* Whether a kernel that can run a case gives its exact result: one that meets an x that may be
+ * rounded with weights in bfloat16 has another (foci_takes_levels). */
+bool matmul_case_is_for(const matmul_case *c, const foci_matmul_kernel *kernel);
 
 /* Runs and checks a case with every kernel that can; `what` and the kernel's name are noted. */
 void matmul_case_run(focal_ctx *ctx, const char *what, matmul_case *c);
