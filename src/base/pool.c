@@ -17,11 +17,10 @@ enum {
     YIELD_ROUNDS = 512
 };
 
-/* Items of a batch that one thread begins with. Each has a cache line of its own. */
+/* Items of a batch that one thread begins with; in a cache line of its own. */
 typedef struct share {
-    atomic_int_fast64_t next; /* first item nobody has taken */
+    _Alignas(64) atomic_int_fast64_t next; /* first item nobody has taken */
     int64_t end;
-    char apart[64 - 2 * sizeof(int64_t)];
 } share;
 
 struct foci_pool {
@@ -150,7 +149,7 @@ foci_pool *foci_pool_new(int32_t threads)
     pthread_cond_init(&pool->done, NULL);
     pool->threads = threads;
     pool->workers = calloc((size_t)threads, sizeof *pool->workers);
-    pool->shares = calloc((size_t)threads, sizeof *pool->shares);
+    pool->shares = aligned_alloc(_Alignof(share), (size_t)threads * sizeof *pool->shares);
     if (!pool->workers || !pool->shares || !start_workers(pool)) {
         foci_pool_free(pool);
         return NULL;

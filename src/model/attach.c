@@ -30,7 +30,7 @@ static void put_name(char out[NAMED_BYTES], const char *name, size_t bytes)
 /* A model whose file gives no name is called by the last part of its path. */
 static both_names find_names(const focal_model *model, const focal_adapter *adapter)
 {
-    both_names names;
+    both_names names = {.ours = ""};
     const char *ours = model->name;
     size_t bytes = strlen(ours);
     if (bytes == 0 && model->path) {

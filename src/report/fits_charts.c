@@ -169,13 +169,14 @@ static int32_t collect_kl(const foci_fits *fits, bool is_valid, foci_chart_line 
     for (int32_t n = 0; n < fits->count; n++) {
         const foci_fit_log *log = &fits->fits[n]->log;
         if (is_valid ? log->valid_count == 0 : !log->has_kl) continue;
-        line[count++] = (foci_chart_line){.name = fits->fits[n]->label,
-                                          .number = n,
-                                          .count = is_valid ? log->valid_count : log->count,
-                                          .x = is_valid ? log->valid_step : log->step,
-                                          .y = is_valid ? log->valid_kl : log->kl,
-                                          .has_marks = is_valid,
-                                          .is_faint = !is_valid && log->valid_count > 0};
+        line[count] = (foci_chart_line){.name = fits->fits[n]->label,
+                                        .number = n,
+                                        .count = is_valid ? log->valid_count : log->count,
+                                        .x = is_valid ? log->valid_step : log->step,
+                                        .y = is_valid ? log->valid_kl : log->kl,
+                                        .has_marks = is_valid,
+                                        .is_faint = !is_valid && log->valid_count > 0};
+        count++;
     }
     return count;
 }
@@ -212,11 +213,12 @@ static void write_largest(foci_page *page, const foci_fits *fits)
     for (int32_t n = 0; n < fits->count; n++) {
         const foci_fit_log *log = &fits->fits[n]->log;
         if (!log->has_largest) continue;
-        line[count++] = (foci_chart_line){.name = fits->fits[n]->label,
-                                          .number = n,
-                                          .count = log->count,
-                                          .x = log->step,
-                                          .y = log->largest};
+        line[count] = (foci_chart_line){.name = fits->fits[n]->label,
+                                        .number = n,
+                                        .count = log->count,
+                                        .x = log->step,
+                                        .y = log->largest};
+        count++;
     }
     if (count == 0) return;
     const foci_chart chart = {.id = "largest",
