@@ -83,7 +83,7 @@ typedef struct focal_generate_args {
 
 typedef struct focal_generate_result {
     focal_stop stop;
-    int64_t prompt_tokens, tokens; /* tokens: written, the end token included */
+    int64_t prompt_tokens, tokens; /* that were read; written, the end token included */
     double prompt_seconds, seconds;
 } focal_generate_result;
 

@@ -92,6 +92,7 @@ static focal_status read_prompt(run_state *r)
         const focal_forward_args args = {.item_count = 1, .items = &item, .logits = r->logits};
         FOCAL_TRY(focal_forward(r->model, r->cache, &args));
         done += count;
+        r->result.prompt_tokens = done;
         if (a->on_prompt && !a->on_prompt(a->user, done, a->prompt_count))
             end_run(r, FOCAL_STOP_CALLER);
     }
@@ -169,7 +170,6 @@ static focal_status run(run_state *r, int32_t context)
     const double start = seconds_now();
     FOCAL_TRY(read_prompt(r));
     const double begun = seconds_now();
-    r->result.prompt_tokens = r->args->prompt_count;
     r->result.prompt_seconds = begun - start;
     if (r->args->max_tokens == 0) end_run(r, FOCAL_STOP_COUNT);
     while (!r->is_over) FOCAL_TRY(write_token(r, context));

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -152,9 +153,25 @@ char *foci_path_join(focal_ctx *ctx, const char *folder, size_t folder_bytes, co
     return path;
 }
 
+/* Where a file lies that a link stands for: renamed over, the link would be gone, and what it
+ * stands for as it was. */
+static focal_status follow_link(focal_ctx *ctx, const char **path, char place[PATH_MAX])
+{
+    struct stat info;
+    if (lstat(*path, &info) != 0 || !S_ISLNK(info.st_mode)) return FOCAL_OK;
+    if (!realpath(*path, place)) return fail_errno(ctx, *path, errno);
+    *path = place;
+    return FOCAL_OK;
+}
+
 focal_status foci_writer_open(focal_ctx *ctx, const char *path, foci_writer **out)
 {
+    char place[PATH_MAX];
+    struct stat info;
     *out = NULL;
+    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode))
+        return foci_fail(ctx, FOCAL_EIO, "%s: exists and is not a regular file", path);
+    FOCAL_TRY(follow_link(ctx, &path, place));
     const size_t length = strlen(path);
     foci_writer *writer = foci_alloc(ctx, 1, sizeof *writer);
     char *names = foci_alloc(ctx, 2, length + 32);
@@ -165,11 +182,6 @@ focal_status foci_writer_open(focal_ctx *ctx, const char *path, foci_writer **ou
     }
     *writer = (foci_writer){.ctx = ctx, .fd = -1, .path = names, .temporary = names + length + 32};
     memcpy(writer->path, path, length + 1);
-    struct stat info;
-    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode)) {
-        foci_writer_abandon(writer);
-        return foci_fail(ctx, FOCAL_EIO, "%s: exists and is not a regular file", path);
-    }
     for (unsigned n = 0; writer->fd < 0 && n < 100; n++) { /* names that others use are skipped */
         (void)snprintf(writer->temporary, length + 32, "%s.%ld.%u.part", path, (long)getpid(), n);
         writer->fd = open(writer->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);

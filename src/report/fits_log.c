@@ -45,13 +45,14 @@ static void add_validation(foci_fit_log *log, int64_t step, double kl)
 {
     const bool is_kept = log->valid_seen % log->valid_stride == 0;
     const bool has_last = log->valid_seen > 0 && (log->valid_seen - 1) % log->valid_stride != 0;
-    if (isnan(kl) || (log->valid_count > 0 && step <= log->valid_step[log->valid_count - 1]))
+    if (isnan(kl) ||
+        (log->valid_count > 0 && (double)step <= log->valid_step[log->valid_count - 1]))
         return;
     if (has_last) log->valid_count--;
     if (is_kept && log->valid_count == FOCI_FIT_POINTS) {
         log->valid_count /= 2;
         log->valid_stride *= 2;
-        for (int32_t n = 1; n < log->valid_count; n++) {
+        for (int64_t n = 1; n < log->valid_count; n++) {
             log->valid_step[n] = log->valid_step[2 * n];
             log->valid_kl[n] = log->valid_kl[2 * n];
         }

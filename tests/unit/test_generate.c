@@ -392,6 +392,7 @@ static void callbacks_may_stop_it(void **state)
     assert_int_equal(r.result.stop, FOCAL_STOP_CALLER);
     assert_int_equal(r.prompt_calls, 2);
     assert_int_equal(r.token_calls, 0);
+    assert_int_equal(r.result.prompt_tokens, 4);
     assert_int_equal(r.result.tokens, 0);
     assert_int_equal(focal_cache_length(r.cache, 0), 4); /* what was read stays */
     r.prompt_stop = 0;
